@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo quick test coverage check bench docs clean
+.PHONY: help setup demo cluster-demo quick test coverage check bench docs browser screens clean
 
 # The first Python on the PATH that is new enough. Yours instead: make PYTHON=/path/to/python3 setup
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -21,12 +21,15 @@ RUNTIME := .venv/.runtime-$(KEY)
 DEV := .venv/.dev-$(KEY)
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: $(DEV) ## prepare .venv with everything a contributor needs
 
 demo: $(RUNTIME) ## a real model on this machine, without a key: three wires, a tool, a schema
 	@$(BIN)/python -m evener.demo
+
+cluster-demo: $(DEV) ## several machines in small: PostgreSQL, Temporal, two workers; one is killed
+	@$(BIN)/python scripts/cluster_demo.py
 
 quick: $(DEV) ## run the tests that need no socket, no process and no patience: a minute
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m 'not (socket or process or slow)' $(ARGS)
@@ -47,8 +50,17 @@ bench: $(DEV) ## print the benchmark figures; ARGS=peers or ARGS='fuzz --seconds
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: $(DEV) ## write anew what the documents say of the code and of the tests
+	@$(BIN)/python -m bench.context_page
 	@$(BIN)/python scripts/protocol.py
 	@$(BIN)/python scripts/requirements.py
+	@$(BIN)/python scripts/mistakes.py
+
+browser: ## install the chromium and the tmux of Debian, which the tests of the viewer and of the chat drive; needs root
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core fonts-inter tmux
+
+screens: $(DEV) ## take the pictures in docs/screens anew: the viewer, a chat, a list, an exported page
+	@$(BIN)/python scripts/screens.py
+	@$(BIN)/python scripts/terminal_screens.py
 
 clean: ## delete .venv, caches and build output
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage build dist bench/.envs bench/failures

@@ -197,7 +197,7 @@ async def on_disk(folder: Path, effect: Effect, wire: str, base: str) -> Action:
     return act
 
 
-async def _batches(folder: Path, wire: str, base: str) -> list[Batch]:
+async def _batches(folder: Path, effect: Effect, wire: str, base: str) -> list[Batch]:
     """The rows of such a run on a file that is left behind, commit by commit."""
     found: list[Batch] = []
     append = rows.append
@@ -205,23 +205,24 @@ async def _batches(folder: Path, wire: str, base: str) -> list[Batch]:
     def counted(
         connection: sqlite3.Connection, held: HeldLog, rows: Sequence[EventRow], *more: Any, **named: Any
     ) -> AppendedRows:
-        found.append(tuple((row.at, row.kind, row.payload) for row in rows))
+        if rows:  # else a lease was renewed
+            found.append(tuple((row.at, row.kind, row.payload) for row in rows))
         return append(connection, held, rows, *more, **named)
 
     rows.append = counted  # a spy for one run
     try:
-        store = SqliteStore(folder / "bare.db")
-        await _harness(wire, base, store, []).run(PROMPT)
+        store = SqliteStore(folder / f"bare-{effect}.db")
+        await _harness(wire, base, store, [], effect).run(PROMPT)
         await store.aclose()
     finally:
         rows.append = append
     return found
 
 
-async def commits(folder: Path, wire: str, base: str) -> Action:
+async def commits(folder: Path, effect: Effect, wire: str, base: str) -> Action:
     """The rows of that run by themselves, committed as they were: no check, no hash, no other thread. Counts commits."""
-    batches = await _batches(folder, wire, base)
-    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    batches = await _batches(folder, effect, wire, base)
+    connection = sqlite3.connect(folder / f"bare-{effect}.db", isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
     numbers = count(MANY)
 
@@ -245,7 +246,8 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
         "loop": loop,
         "disk": partial(on_disk, folder, "read"),
         "disk-write": partial(on_disk, folder, "write"),
-        "commits": partial(commits, folder),
+        "commits": partial(commits, folder, "read"),
+        "commits-write": partial(commits, folder, "write"),
         **{f"turn-{size}": partial(turn, size) for size in SIZES},
     }
     for name, send in (("aiohttp", with_aiohttp(session)), ("own", with_ours)):

@@ -13,7 +13,7 @@ from itertools import count
 
 import msgspec
 
-from bench.agent_speech import ID, answer, events
+from bench.agent_speech import answer, events, fill
 
 __all__ = ["main"]
 
@@ -122,24 +122,24 @@ class Connection(asyncio.Protocol):
         _known[id] = done
         pieces = spoken(script.wire, script.deltas, script.fragments if done < script.calls else 0, streamed)
         if not streamed:
-            self._write.write(WHOLE % len(pieces[0]) + pieces[0].replace(ID, id))
+            self._write.write(WHOLE % len(pieces[0]) + fill(pieces[0], id, body))
         elif script.paced:
-            task = asyncio.ensure_future(self._paced(pieces, id))
+            task = asyncio.ensure_future(self._paced(pieces, id, body))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            self._write.write(STREAM + b"".join(pieces).replace(ID, id) + END)
+            self._write.write(STREAM + fill(b"".join(pieces), id, body) + END)
 
     def _before(self, body: bytes) -> int:
         named = PREVIOUS.search(body)
         return _known.get(named[1], 0) if named else 0
 
-    async def _paced(self, pieces: tuple[bytes, ...], id: bytes) -> None:
+    async def _paced(self, pieces: tuple[bytes, ...], id: bytes, body: bytes) -> None:
         assert self._write is not None
         self._write.write(STREAM)
         for piece in pieces:
             await asyncio.sleep(PAUSE)
-            self._write.write(piece.replace(ID, id))
+            self._write.write(fill(piece, id, body))
         self._write.write(END)
 
 

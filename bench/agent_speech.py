@@ -1,15 +1,17 @@
 """What the mock server of `agents.py` says: words or one tool call, whole or streamed, on every wire. Made up, always the same.
 
-Ids are `ID` here; the server puts a fresh one in their place, as no provider uses one twice.
+Ids and the size of the prompt are placeholders here. `fill` puts a fresh id in their place, as no provider uses one twice, and
+the tokens of the request, because a conversation that grows while its reported size does not looks as if the server cut it.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 from bench.streams import REPLY_ID, compact, stream_of, words
 
-__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOOL", "WIRES", "answer", "events"]
+__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOOL", "WIRES", "answer", "events", "fill"]
 
 ID = REPLY_ID[:16].encode()
 TOOL = "lookup"
@@ -18,6 +20,8 @@ RESULT = ("Record found: the load lies on the third shelf, behind the plough, an
     :300
 ]
 PLACE = ID.decode()
+TOKENS = b"9876543"
+PROMPT_TOKENS = re.compile(rb'("(?:input_tokens|prompt_tokens|promptTokenCount)":) ?\d+')
 MODELS = {
     "anthropic_messages": "claude-sonnet-4-5",
     "openai_chat": "gpt-4o",
@@ -42,7 +46,12 @@ def answer(wire: str, *, deltas: int, fragments: int) -> bytes:
 
 
 def _named(wire: str, text: bytes) -> bytes:
-    return text.replace(b"a-model", MODELS[wire].encode())
+    return PROMPT_TOKENS.sub(rb"\g<1>" + TOKENS, text.replace(b"a-model", MODELS[wire].encode()))
+
+
+def fill(text: bytes, id: bytes, body: bytes) -> bytes:
+    """Put this id and the tokens of this request in their places. The size of the text stays the same."""
+    return text.replace(ID, id).replace(TOKENS, b"%-7d" % (len(body) // 3))
 
 
 def arguments(fragments: int) -> str:

@@ -20,7 +20,21 @@ from bench.agent_speech import ARGUMENT, RESULT, TOOL, WIRES
 from bench.peers import Missing, Peer, environment
 from bench.table import Figure
 
-__all__ = ["AGENTS", "QUICK", "USUAL", "Scale", "figures"]
+__all__ = [
+    "AGENTS",
+    "ANTHROPIC",
+    "CALLS",
+    "OURS",
+    "QUICK",
+    "ROOT",
+    "USUAL",
+    "Order",
+    "Said",
+    "Scale",
+    "drive",
+    "figures",
+    "serve",
+]
 
 AGENTS = {
     "anthropic": Peer("", "anthropic", "2.8.0"),
@@ -97,12 +111,12 @@ def figures(scale: Scale, agents: Mapping[str, Peer] = AGENTS) -> list[Figure]:
     pythons, missing = _environments(agents)
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="evener-agents-"))
-        base = stack.enter_context(_server())
+        base = stack.enter_context(serve())
         ours = [sys.executable, "-W", "ignore", "-m", "bench.agent_ours"]
-        drivers = {OURS: stack.enter_context(_driver(ours, ROOT, base))}
+        drivers = {OURS: stack.enter_context(drive(ours, ROOT, base))}
         for name, python in pythons.items():
             command = [str(python), "-W", "ignore", str(DRIVER), name, TOOL, ABOUT, ARGUMENT, RESULT]
-            drivers[name] = stack.enter_context(_driver(command, Path(folder), base))
+            drivers[name] = stack.enter_context(drive(command, Path(folder), base))
         plan = _Plan(scale, tuple(pythons))
         found = _measured(plan.orders(), drivers, scale.passes)
         imports = import_figures(pythons, f"{base}/{plan.short}", min(scale.passes, 5))
@@ -209,11 +223,11 @@ class _Plan:
         orders = [Order(OURS, what, ANTHROPIC, self.tools) for what in ("loop", "disk", "commits")]
         memory, disk, _ = orders
         named = f"turn of a {CALLS}-call loop on SQLite"
-        writing = Order(OURS, "disk-write", ANTHROPIC, self.tools)
-        yield (f"{named}, a memory log", [disk, memory], _ratio(CALLS + 1, most=2.0, count=CALLS))
-        yield (f"{named}, a tool that writes, a memory log", [writing, memory], _ratio(CALLS + 1, count=CALLS))
-        yield (f"{named} beyond a memory log, bare SQLite", orders, _beyond_memory)
-        yield (f"{named}, wall, bare SQLite", orders, _waiting)
+        writing = [memory, *(Order(OURS, what, ANTHROPIC, self.tools) for what in ("disk-write", "commits-write"))]
+        for tool, own in (("", orders), (", a tool that writes", writing)):
+            yield (f"{named}{tool}, a memory log", [own[1], memory], _ratio(CALLS + 1, most=2.0, count=CALLS))
+            yield (f"{named}{tool} beyond a memory log, bare SQLite", own, _beyond_memory)
+            yield (f"{named}{tool}, wall, bare SQLite", own, _waiting)
         if "thinharness" in self.peers:
             thin = Order("thinharness", "loop", ANTHROPIC, self.tools)
             yield (f"{named}, thinharness in memory", [disk, thin], _ratio(CALLS + 1, count=CALLS))
@@ -290,7 +304,7 @@ def _waiting(name: str, said: Sequence[Said]) -> Figure:
 
 
 @contextmanager
-def _server() -> Iterator[str]:
+def serve() -> Iterator[str]:
     """The mock server; its address."""
     command = [sys.executable, "-m", "bench.agent_server"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
@@ -303,14 +317,14 @@ def _server() -> Iterator[str]:
 
 
 @contextmanager
-def _driver(command: Sequence[str], folder: Path, base: str) -> Iterator[Driven]:
+def drive(command: Sequence[str], folder: Path, base: str) -> Iterator[Driven]:
     """One library in its own process, for as long as it is needed."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         told, heard = process.stdin, process.stdout
         assert told is not None
         assert heard is not None
 
-        def drive(order: Order) -> Said:
+        def obey(order: Order) -> Said:
             said = {"what": order.what, "wire": order.wire, "base": f"{base}/{order.script}", "times": order.times}
             told.write(json.dumps(said) + "\n")
             told.flush()
@@ -318,6 +332,6 @@ def _driver(command: Sequence[str], folder: Path, base: str) -> Iterator[Driven]
             return msgspec.json.decode(line, type=Said) if line else Said(error=f"{order.who} ended")
 
         try:
-            yield drive
+            yield obey
         finally:
             told.close()

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-__all__ = ["Tally", "finished", "gathered", "share", "started"]
+__all__ = ["Tally", "finished", "gathered", "note", "read", "share", "started"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = 20
@@ -28,6 +28,22 @@ class Tally(msgspec.Struct):
 
 
 T = TypeVar("T", bound=Tally)
+
+
+def note(journal: Path | None, tally: Tally) -> None:
+    """Add a line to the journal of a campaign, if it has one: what was done since the last line."""
+    if journal is not None:
+        with open(journal, "ab", buffering=0) as file:
+            file.write(msgspec.json.encode(tally) + b"\n")
+
+
+def read(journal: Path | None, kind: type[T]) -> T:
+    """Return all lines of a journal together. The line that a process died in does not count."""
+    whole = kind()
+    lines = journal.read_bytes().split(b"\n")[:-1] if journal is not None and journal.exists() else []
+    for line in lines:
+        whole.add(msgspec.json.decode(line, type=kind))
+    return whole
 
 
 def share(whole: int, number: int, parts: int) -> int:

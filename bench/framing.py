@@ -1,12 +1,19 @@
-"""Holds our HTTP framing against h11 on damaged chunked answers: what both take must be the same, and no cut may change it."""
+"""Holds our HTTP framing against h11, and against the parser that it replaced, on damaged chunked answers.
+
+What two of them take to its end must be the same, and no cut may change what we read.
+"""
 
 import re
 import time
 from collections import Counter
+from collections.abc import Callable
 from random import Random
+from types import ModuleType
+from typing import Protocol
 
 import h11
 
+from bench.revision import FIRST, read_file
 from evener.transport.connection import Framing, NotHttp
 
 __all__ = ["main"]
@@ -24,14 +31,19 @@ def main(seconds: float, seed: int) -> int:
     """Run for some time; print what was found, and return 1 when the two disagree."""
     random, end = Random(seed), time.monotonic() + seconds
     counts, wrong = Counter[str](), list[bytes]()
+    old, refusal = _load_old()
     while time.monotonic() < end and len(wrong) < 10:
         wire = _damaged(random)
         ours, theirs = _ours(wire, _cuts(random, wire)), _theirs(wire)
+        before = _read(old(), refusal, wire, [])
         counts["answers"] += 1
         counts["refused by both"] += ours is None and theirs is None
         counts["refused by us alone"] += ours is None and theirs is not None
         counts["ended in both"] += ours is not None and ours[1] and ours == theirs
+        counts["refused by the old parser"] += before is None
+        counts["ended in the old parser and in ours"] += before is not None and before[1] and before == ours
         disagrees = ours is not None and ours[1] and ours != theirs and not PADDED.search(wire)
+        disagrees = disagrees or (before is not None and before[1] and ours is not None and ours[1] and ours != before)
         if disagrees or ours != _ours(wire, list(range(1, len(wire)))):
             wrong.append(wire)
     print(f"seed {seed}:", ", ".join(f"{count} {what}" for what, count in counts.items()))
@@ -62,12 +74,32 @@ def _cuts(random: Random, wire: bytes) -> list[int]:
     return sorted(random.randrange(len(wire)) for _ in range(random.randrange(4)))
 
 
+class Answer(Protocol):
+    """An answer while it comes."""
+
+    ended: bool
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Read more of it."""
+        ...
+
+
+def _load_old() -> tuple[Callable[[], Answer], type[Exception]]:
+    """Return the parser that was written by hand, and what it raises. It is read from the history of this tree."""
+    old = ModuleType("old_framing")
+    exec(compile(read_file(FIRST, "src/evener/transport/framing.py"), "framing.py", "exec"), old.__dict__)
+    return old.Framing, old.NotHttp
+
+
 def _ours(wire: bytes, cuts: list[int]) -> Read:
-    answer = Framing()
+    return _read(Framing(), NotHttp, wire, cuts)
+
+
+def _read(answer: Answer, refusal: type[Exception], wire: bytes, cuts: list[int]) -> Read:
     try:
         parts = [wire[start:end] for start, end in zip([0, *cuts], [*cuts, len(wire)], strict=True)]
         return b"".join(piece for part in parts for piece in answer.feed(part)), answer.ended
-    except NotHttp:
+    except refusal:
         return None
 
 

@@ -1,51 +1,114 @@
 """Instructions of a request and of a turn of a loop, in memory and on SQLite, counted by valgrind.
 
 They are the same on a busy machine as on a quiet one: for finding out whether a change helps. What is printed is thousands of
-instructions, the cost of starting and of the first runs taken off; there is no socket in it.
+instructions, the cost of starting and of the first runs taken off; there is no socket in it. With a revision its figures stand
+beside those of this tree, each tree measured by its own driver; exit code 1 if one of ours is more than 5 % above its.
 """
 
+import compileall
+import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from bench.agent_speech import WIRES
 from bench.instruction_driver import CALLS
+from bench.revision import ROOT, tree_of
 
-__all__ = ["main"]
+__all__ = ["compare_turns", "count_between", "main"]
 
-ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("request", "turn", "durable")
 FEW, MANY = 4, 12
-SECONDS = 600
+SECONDS = 3600
+WORSE = 1.05
 COLLECTED = re.compile(r"Collected : (\d+)")
+TOTALS = re.compile(r"^totals: (\d+)", re.MULTILINE)
+RUNS = 4
 
 
-def main(wires: tuple[str, ...] = WIRES) -> int:
+def main(wires: tuple[str, ...] = WIRES, before: str = "") -> int:
     """Print the table; the exit code."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         print("bench: instructions are counted by valgrind, and there is none. Install the package valgrind.", file=sys.stderr)
         return 1
-    print(f"{'thousands of instructions':30}" + "".join(f"{kind:>10}" for kind in KINDS))
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
+        _compile(ROOT)
+        if not before:
+            print(f"{'thousands of instructions':30}" + "".join(f"{kind:>10}" for kind in KINDS))
+            for wire in wires:
+                each = _count_all(pool, valgrind, wire, KINDS, ROOT)
+                print(f"{wire:30}" + "".join(f"{one:10,.0f}" for one in each), flush=True)
+            return 0
+        old = stack.enter_context(tree_of(before))
+        _compile(old)
+        kinds = KINDS if '"durable"' in (old / "bench" / "instruction_driver.py").read_text() else KINDS[:2]
+        heads = "".join(f"{kind + ' ' + before:>18}{'now':>10}{'ratio':>7}" for kind in kinds)
+        print(f"{'thousands of instructions':30}{heads}")
+        worst = 0.0
         for wire in wires:
-            counts = [[pool.submit(_counted, valgrind, kind, wire, runs) for runs in (FEW, MANY)] for kind in KINDS]
-            each = [(many.result() - few.result()) / ((MANY - FEW) * (CALLS + 1)) / 1000 for few, many in counts]
-            print(f"{wire:30}" + "".join(f"{one:10,.0f}" for one in each), flush=True)
-    return 0
+            pairs = [*zip(*(_count_all(pool, valgrind, wire, kinds, tree) for tree in (old, ROOT)), strict=True)]
+            print(f"{wire:30}" + "".join(f"{then:18,.0f}{now:10,.0f}{now / then:7.2f}" for then, now in pairs), flush=True)
+            worst = max(worst, *(now / then for then, now in pairs))
+    return 1 if worst > WORSE else 0
 
 
-def _counted(valgrind: str, kind: str, wire: str, runs: int) -> int:
-    """The instructions of so many runs, with all that comes before them."""
+def _compile(tree: Path) -> None:
+    """Compile the modules: else the first run of a tree does that, and it stands in one count and not in the other."""
+    for part in ("src", "bench"):
+        compileall.compile_dir(tree / part, quiet=1)
+
+
+def _count_all(pool: ThreadPoolExecutor, valgrind: str, wire: str, kinds: Sequence[str], tree: Path) -> list[float]:
+    """Return thousands of instructions of each kind, for one request or turn of the tree."""
+    counts = [[pool.submit(_counted, valgrind, kind, wire, runs, tree) for runs in (FEW, MANY)] for kind in kinds]
+    return [(many.result() - few.result()) / ((MANY - FEW) * (CALLS + 1)) / 1000 for few, many in counts]
+
+
+def _counted(valgrind: str, kind: str, wire: str, runs: int, tree: Path) -> int:
+    """Return the instructions of so many runs of the tree, with all that comes before them."""
     driver = [sys.executable, "-W", "ignore", "-m", "bench.instruction_driver", kind, wire, str(runs)]
     command = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", *driver]
-    ended = subprocess.run(
-        command, cwd=ROOT, env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=SECONDS
-    )
+    environment = {"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree / "src")}
+    with TemporaryDirectory(prefix="evener-home-") as home:
+        environment |= {"EVENER_HOME": home, "HOME": home}
+        ended = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS)
     found = COLLECTED.search(ended.stderr)
     if ended.returncode or found is None:
         raise RuntimeError(f"valgrind ended with {ended.returncode}: {ended.stderr[-500:]}")
     return int(found[1])
+
+
+def compare_turns(valgrind: str, cases: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return thousands of instructions of a turn in the thread of the loop, by case. All are run in one process, one after the
+    other, so that starting and importing are paid once. See `bench.instruction_driver.compare`.
+    """
+    counts = count_between(valgrind, "bench.instruction_driver", "compare", str(RUNS), *map(json.dumps, cases.values()))
+    return {case: count / RUNS / (CALLS + 1) / 1000 for case, count in zip(cases, counts[1::2], strict=True)}
+
+
+def count_between(valgrind: str, module: str, *words: str) -> list[int]:
+    """Return the instructions of the first thread up to each mark that the module sets (`bench.instruction_driver.mark`)."""
+    driver = [sys.executable, "-W", "ignore", "-m", module, *words]
+    with TemporaryDirectory(prefix="evener-home-") as home:
+        tool = [valgrind, "--tool=callgrind", "--separate-threads=yes", "--dump-before=getloadavg"]
+        env = {
+            "PYTHONHASHSEED": "0",
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT / "src"),
+            "EVENER_HOME": home,
+            "HOME": home,
+        }
+        command = [*tool, f"--callgrind-out-file={home}/count", *driver]
+        ended = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=3 * SECONDS)
+        if ended.returncode:
+            raise RuntimeError(f"valgrind ended with {ended.returncode}: {ended.stderr[-500:]}")
+        files = sorted(Path(home).glob("count.*-01"), key=lambda one: int(one.suffix[1:].partition("-")[0]))
+        return [int(TOTALS.findall(one.read_text())[-1]) for one in files]

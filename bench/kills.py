@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -30,11 +31,11 @@ from bench.kill_store import ACKNOWLEDGED, MOVED, digests
 from bench.kill_world import TOOLS, Mark, Saga, World, marks
 from evener.errors import EvenerError
 from evener.events import Event
-from evener.store import SqliteStore
+from evener.store import SqliteStore, Store
 from evener.store.protocol import LeaseHeld, LeaseLost
 from evener.store.sqlite.file import StoreBusy
 
-__all__ = ["Tally", "campaign", "main", "run_apart"]
+__all__ = ["Tally", "campaign", "converse", "main", "run_apart"]
 
 MODULE = "bench.kills"
 MOMENTS = 20
@@ -48,10 +49,23 @@ BUSY = 75
 """The exit code of a successor that found the store locked by a process which was stopped while it wrote."""
 
 
+class OpenStore(Protocol):
+    """Opens the store of a campaign. `path` names it."""
+
+    def __call__(self, path: Path, *, lease: float = 30.0, busy: float = 10.0) -> Store: ...
+
+
+open_store: OpenStore = SqliteStore
+"""What a campaign kills on. `pg_kills` puts another one here."""
+
+Disturbance = Callable[[], tuple[str, ...]]
+
+
 class Tally(campaigns.Tally):
     """What a campaign came to. `moments` counts what had been told last when a process was killed."""
 
     kills: int = 0
+    restarts: int = 0
     pauses: int = 0
     conversations: int = 0
     branches: int = 0
@@ -103,17 +117,21 @@ def campaign(kills: int, pauses: int, seed: int, folder: Path) -> Tally:
         seed = chance.randrange(1 << 40)
         _pause(Saga(f"saga-{seed}", World.of(seed)), folder, chance, tally)
     while tally.kills < kills:
-        saga = Saga.of(chance.randrange(1 << 40))
-        _converse(saga, folder, chance, tally)
+        converse(folder / "store.db", chance, tally)
     return tally
 
 
-def _converse(saga: Saga, folder: Path, chance: random.Random, tally: Tally) -> None:
-    path, side = folder / "store.db", folder / f"{saga.name}.effects"
+def converse(path: Path, chance: random.Random, tally: Tally, *, most: int = MOST_DEATHS, moments: int = MOMENTS) -> None:
+    """Have a conversation on the store that `path` names, kill its processes, and check what it left.
+
+    `most` is how many are killed, `moments` about how many lines of a branch one gets to tell.
+    """
+    saga = Saga.of(chance.randrange(1 << 40))
+    side = path.parent / f"{saga.name}.effects"
     told: list[str] = []
     try:
-        for _ in range(chance.randint(1, MOST_DEATHS)):
-            life = _life(saga, path, side, death=_death(saga, chance))
+        for _ in range(chance.randint(1, most)):
+            life = _life(saga, path, side, death=_death(saga, chance, moments))
             told += life.told
             if not life.killed:
                 break
@@ -167,13 +185,13 @@ def _succeed(saga: Saga, path: Path, side: Path, child: int, tally: Tally) -> tu
     raise Stuck("the store stays locked")
 
 
-def _death(saga: Saga, chance: random.Random) -> Death:
+def _death(saga: Saga, chance: random.Random, moments: int) -> Death:
     if chance.random() < 0.25:
         return Death(chance.uniform(0.0, 0.12))
     seconds = chance.choice(LATER) * chance.random()
     if saga.back is not None and chance.random() < 0.2:
         return Death(0.0, word=MOVED)  # a moment that is rare otherwise, and soon over
-    return Death(seconds, lines=chance.randint(1, MOMENTS * len(saga.worlds)))
+    return Death(seconds, lines=chance.randint(1, moments * len(saga.worlds)))
 
 
 def _life(saga: Saga, path: Path, side: Path, *, death: Death | None, lease: float = 30.0) -> Life:
@@ -203,7 +221,7 @@ def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> Non
     try:
         while code:
             try:
-                asyncio.run(live(saga, SqliteStore(path, lease=lease, busy=lease), side=side, tell=tell))
+                asyncio.run(live(saga, open_store(path, lease=lease, busy=lease), side=side, tell=tell))
                 code = 0
             except LeaseHeld:
                 if time.monotonic() > end:
@@ -219,9 +237,7 @@ def _be(saga: Saga, path: Path, side: Path, outlet: int, *, lease: float) -> Non
         os._exit(code)
 
 
-def _watched(
-    child: int, inlet: int, death: Death | None, *, then: Callable[[], tuple[str, ...]] | None = None
-) -> tuple[tuple[str, ...], bool]:
+def _watched(child: int, inlet: int, death: Death | None, *, then: Disturbance | None = None) -> tuple[tuple[str, ...], bool]:
     """Read what the child tells, and kill it when its time has come, or when it hangs; whether it did.
 
     `then` is done in place of the first kill, and gives what others told.
@@ -298,7 +314,7 @@ def _violations(branch: Branch, effects: list[Mark], tally: Tally) -> list[str]:
 
 async def _read(saga: Saga, path: Path) -> Book:
     """All of the conversation: the store's own reading follows the chain, and takes no gap."""
-    store = SqliteStore(path)
+    store = open_store(path)
     try:
         root = await root_of(saga, store)
         head = await store.head(root)

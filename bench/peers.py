@@ -5,10 +5,12 @@ first event on, so that building and sending the request does not count. The SDK
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import SIGKILL
 
 import msgspec
 
@@ -62,28 +64,35 @@ def figures(peers: Sequence[Peer], deltas: int, passes: int) -> list[Figure]:
     return found
 
 
-def environment(peer: Peer) -> Path:
-    """The Python that has this peer. Made when it is not there: then, and only then, the package registry is asked."""
+def environment(peer: Peer, *, seconds: float = SECONDS) -> Path:
+    """The Python that has this peer. Made when it is not there: then, and only then, the package registry is asked, and that
+    for at most so many seconds.
+    """
     folder = ENVIRONMENTS / f"{peer.package}-{peer.version}-{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
         print(f"making an environment for {peer.package} {peer.version} (once)", file=sys.stderr, flush=True)
-        _run(sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder))
+        _run(sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder), seconds=seconds)
         pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
-        _run(*pip, "install", f"{peer.package}=={peer.version}")
+        _run(*pip, "install", "--no-compile", f"{peer.package}=={peer.version}", seconds=seconds)
         ready.touch()
     return python
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, seconds: float) -> None:
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        told, _ = running.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise Missing(f"installing it took more than {SECONDS} seconds") from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Missing(said[-1] if said else f"installing it ended with code {done.returncode}")
+        os.killpg(running.pid, SIGKILL)  # pip works in a process of its own
+        running.wait()
+        raise Missing(f"installing it took more than {seconds:g} seconds") from None
+    if running.returncode:
+        said = told.strip().splitlines()
+        raise Missing(said[-1] if said else f"installing it ended with code {running.returncode}")
 
 
 def _figure(name: str, stream: Stream, called: str, python: Path, passes: int) -> Figure:

@@ -21,9 +21,10 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from bench.revision import ROOT, lay_out
+
 __all__ = ["Repair", "main", "read_repairs"]
 
-ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "bench" / "repairs.toml"
 
 HUNG = 60
@@ -101,11 +102,11 @@ def _old_tree(folder: Path, listed: RepairList) -> tuple[Path, Path]:
     """Lay out the old tree with the tests of the repairs; return the Python to run them with, and the tree."""
     tree = folder / "old"
     tree.mkdir()
-    _extract(tree, listed.before)
+    lay_out(listed.before, tree)
     parts = ("tests", "bench", "docs", "examples")
     for part in parts:
         shutil.rmtree(tree / part)
-    _extract(tree, listed.written, *parts)
+    lay_out(listed.written, tree, *parts)
     shutil.copy(ROOT / WAITS, tree / WAITS)
     (folder / "shared").symlink_to(ROOT.parent / "shared")  # where the tests look for recordings
     venv.create(folder / "venv")
@@ -117,11 +118,6 @@ def _old_tree(folder: Path, listed: RepairList) -> tuple[Path, Path]:
     script.write_text(f"#!{python}\nimport sys\nfrom evener.cli import main\nsys.exit(main())\n")
     script.chmod(0o755)
     return python, tree
-
-
-def _extract(tree: Path, commit: str, *parts: str) -> None:
-    archive = subprocess.run(["git", "archive", commit, *parts], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
 
 
 def _outcomes(

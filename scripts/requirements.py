@@ -13,6 +13,7 @@ import re
 import sys
 import tokenize
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "requirements.md"
 TABLE = ROOT / "docs" / "requirements.toml"
+MUTANTS = ROOT / "bench" / "mutants.toml"
 TESTS = ROOT / "tests"
 SHOWN = 3
 
@@ -138,6 +140,12 @@ def lacking() -> dict[str, str]:
     return _table()["partly"]
 
 
+@cache
+def mutants() -> dict[str, int]:
+    """How many behaviours of each number are taken away to see whether a test notices."""
+    return dict(Counter(one["number"] for one in tomllib.loads(MUTANTS.read_text(encoding="utf-8"))["mutant"]))
+
+
 def _table() -> dict[str, dict[str, str]]:
     return tomllib.loads(TABLE.read_text(encoding="utf-8"))
 
@@ -148,8 +156,11 @@ HEAD = """\
 # What Evener must do, and which test shows it
 
 Five source documents (S0 to S4) define what Evener must do; each requirement has a number. A requirement is covered if a
-test names its number; "not yet" says what is missing, and where it belongs. Paths are relative to `tests/`. `make docs`
-generates this page from the tests and from the phrases in `docs/requirements.toml`.
+test that goes through the public API names its number, and fails when the behaviour is taken away. A name alone is a claim:
+`make bench ARGS=mutants` takes behaviours away, one after the other, and fails if no test that names the number notices. The
+column "taken away" says in how many ways this is done for a number; where it has none, the claim was read, not tried. "Not yet"
+says what is missing, and where it belongs. Paths are relative to `tests/`. `make docs` generates this page from the tests, from
+`bench/mutants.toml` and from the phrases in `docs/requirements.toml`.
 """
 
 
@@ -175,15 +186,29 @@ def covering(found: Sequence[Claim]) -> dict[str, list[str]]:
 
 
 def _tally(asked: Sequence[Group], tests: Mapping[str, Sequence[str]]) -> str:
-    rows = [(f"{group.name}: {group.title}", sum(one in tests for one in group.asks), len(group.asks)) for group in asked]
-    rows.append(("all", sum(row[1] for row in rows), sum(row[2] for row in rows)))
-    lines = [f"| {title} | {covered} | {total} |\n" for title, covered, total in rows]
-    return "".join(["| Source | covered | of |\n| --- | --- | --- |\n", *lines])
+    planted = mutants()
+    rows = [
+        (
+            f"{group.name}: {group.title}",
+            sum(one in tests for one in group.asks),
+            len(group.asks),
+            sum(planted.get(one, 0) for one in group.asks),
+        )
+        for group in asked
+    ]
+    rows.append(("all", sum(row[1] for row in rows), sum(row[2] for row in rows), sum(row[3] for row in rows)))
+    lines = [f"| {title} | {covered} | {total} | {taken} |\n" for title, covered, total, taken in rows]
+    return "".join(["| Source | covered | of | mutants |\n| --- | --- | --- | --- |\n", *lines])
 
 
 def _section(group: Group, tests: Mapping[str, Sequence[str]]) -> str:
-    rows = [f"| {number} | {phrase} | {_cell(number, tests)} |\n" for number, phrase in group.asks.items()]
-    return "".join([f"## {group.name}: {group.title}\n\n| Number | What | Shown by |\n| --- | --- | --- |\n", *rows])
+    planted = mutants()
+    rows = [
+        f"| {number} | {phrase} | {_cell(number, tests)} | {planted.get(number, '')} |\n"
+        for number, phrase in group.asks.items()
+    ]
+    head = "| Number | What | Shown by | Taken away |\n| --- | --- | --- | --- |\n"
+    return "".join([f"## {group.name}: {group.title}\n\n{head}", *rows])
 
 
 def _cell(number: str, tests: Mapping[str, Sequence[str]]) -> str:

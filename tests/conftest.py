@@ -1,6 +1,6 @@
 """What holds for every test: how properties are tried, kept bytecode, and marks that are true.
 
-Properties are tried on the same examples every time in CI, on fresh ones elsewhere.
+Properties are tried on the same examples every time in CI, on fresh ones elsewhere; `make bench ARGS=fuzz` tries many.
 """
 
 import gc
@@ -13,7 +13,18 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from evener.transport import limiter
+from tests.each import pytest_generate_tests, pytest_pyfunc_call
+from tests.leftovers import pytest_sessionfinish, pytest_sessionstart, pytest_terminal_summary
 from tests.marks import WATCH, marks_of
+
+__all__ = [  # hooks that are defined elsewhere
+    "pytest_generate_tests",
+    "pytest_pyfunc_call",
+    "pytest_sessionfinish",
+    "pytest_sessionstart",
+    "pytest_terminal_summary",
+]
 
 # Hundreds of tests start a process, and one that must compile what it imports takes three times as long to start
 # (`from evener import Harness`: 0.45 s of CPU instead of 0.15). So bytecode is kept, even if the environment says otherwise.
@@ -24,8 +35,11 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("here", deadline=None, print_blob=True)
+# Runs of tests leave no traces in the folder of the user who runs them; tests of traces name a folder.
+os.environ["EVENER_TRACES"] = "off"
+
+settings.register_profile("ci", max_examples=50, derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("here", max_examples=50, deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
@@ -58,6 +72,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     wrong = WATCH.unmarked(mark.name for mark in item.iter_markers())
     if wrong:
         pytest.fail(wrong, pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def rates_of_this_process() -> Iterator[None]:
+    """Fail a test that leaves a store open whose tables count the calls of every later test."""
+    yield
+    if (store := limiter._sharing._store()) is not None:
+        limiter.unshare_rates(store)
+        pytest.fail("It left a store open that several machines use: close it with aclose().", pytrace=False)
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,23 @@
-"""Evener: one typed conversation, one loop, any model. Names are loaded when they are first used."""
+"""One typed conversation, one loop, any model.
+
+    from evener import Harness, tool
+
+    @tool(effect="read")
+    def weather(city: str) -> str:
+        "The weather in a city."
+        return "snow, -3"
+
+    harness = Harness("local:smollm2", tools=[weather])
+    print(harness.run_sync("Is it cold in Oslo?").text)
+
+To run an agent: Harness, RunResult, RunStream, Thread, Limits, ModelSettings, find_harness, run.
+Its tools: tool, Tool, ToolContext, ToolOutput, ModelRetry.
+What is said: Message, Transcript. Where it is kept: SqliteStore, MemoryStore.
+A model by itself: open_model, Model, Answer, Chain.
+
+Further packages: evener.harness (decisions, agents, fan-out), evener.transcript (blocks), evener.errors, evener.hooks,
+evener.testing (scripted models, fake providers). Names are loaded when they are first used.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,7 +32,7 @@ if TYPE_CHECKING:
     from evener.store.memory import MemoryStore
     from evener.store.sqlite.store import SqliteStore
     from evener.tools import ModelRetry, Tool, ToolContext, ToolOutput, tool
-    from evener.transcript import Message, Transcript
+    from evener.transcript import Message, ModelSettings, Transcript
 
 __all__ = [
     "Answer",
@@ -24,6 +43,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelRetry",
+    "ModelSettings",
     "RunResult",
     "RunStream",
     "SqliteStore",
@@ -50,6 +70,7 @@ _HOMES = {
     "Message": "evener.transcript",
     "Model": "evener.model",
     "ModelRetry": "evener.tools",
+    "ModelSettings": "evener.transcript",
     "RunResult": "evener.result",
     "RunStream": "evener.harness.stream",
     "SqliteStore": "evener.store.sqlite",
@@ -70,3 +91,7 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module 'evener' has no attribute {name!r}")
     return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return [*_HOMES, "__version__"]

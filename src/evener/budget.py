@@ -4,19 +4,31 @@ Each run has a budget of its own, within that of the run around it: a call needs
 loop of the process.
 """
 
+import asyncio
 from decimal import Decimal
 from threading import Lock
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import msgspec
 
 from evener.events import Amount, LimitHit, LimitName, Limits
 from evener.loop.state import NoRoom, Spent
+from evener.transcript.mint import new_id
 from evener.transcript.reply import Usage
 
-__all__ = ["Budget", "Reservation"]
+if TYPE_CHECKING:
+    from evener.store.cluster import ClusterTables
+
+__all__ = ["Budget", "Reservation", "TreeBudget"]
 
 OWN, AROUND = "run", "tree of runs"
+MARGIN = 2
+BEGINNING = 0.01
+"""Seconds between two looks at whether the store has the budget of a tree."""
+ESTIMATED = (
+    "The limit on the cost was held by estimates: each call reserved twice what the dearest one before it had cost. Set "
+    "max_output_tokens for a limit that holds exactly."
+)
 
 
 @final
@@ -26,11 +38,91 @@ class Reservation(msgspec.Struct, frozen=True):
     cost: Decimal = Decimal(0)
 
 
-class Budget:
-    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one."""
+class TreeBudget:
+    """What a tree of runs on several machines may use, held in the store. `log` is the log of the run that asks here.
 
-    def __init__(self, limits: Limits, used: Spent | None = None, *, outer: "Budget | None" = None) -> None:
+    `began` is False until the store has it.
+    """
+
+    def __init__(self, tables: "ClusterTables", tree: str, log: str, *, counts_money: bool, began: bool = True) -> None:
+        self._tables = tables
+        self._log = log
+        self._began = began
+        self.tree = tree
+        self.counts_money = counts_money
+
+    async def begin(self, limits: Limits, spent: Spent) -> None:
+        """Have the store hold it from now on."""
+        await self._tables.begin_tree(self.tree, log=self._log, limits=limits, spent=spent)
+        self._began = True
+
+    async def join(self, log: str, run: str) -> None:
+        """Let another run belong to the tree."""
+        await self._tables.join_tree(self.tree, log=log, run=run)
+
+    async def is_there(self) -> None:
+        """Wait until the store has it: what began before counts, what begins now waits."""
+        while not self._began:
+            await asyncio.sleep(BEGINNING)
+
+    async def reserve(self, key: str, cost: Decimal) -> NoRoom | None:
+        """Room for one model request that costs at most so much; None when there is."""
+        await self.is_there()
+        refused = await self._tables.reserve(self.tree, log=self._log, key=key, cost=cost)
+        if refused is None:
+            return None
+        hit = LimitHit(refused.name, refused.limit, refused.used, refused.wanted, True)
+        why = f"The {AROUND} has used or reserved {refused.used} of {refused.limit} for {refused.name}."
+        return NoRoom(why, hit, final=not refused.held)
+
+    async def claim_calls(self, key: str, count: int) -> NoRoom | None:
+        """Room for so many tool calls; None when there is. The same key is counted once."""
+        await self.is_there()
+        refused = await self._tables.claim_calls(self.tree, log=self._log, key=key, count=count)
+        if refused is None:
+            return None
+        hit = LimitHit("tool_calls", refused.limit, refused.used, count, True)
+        return NoRoom(
+            f"The {AROUND} has used {hit.used} of {hit.limit} tool calls, and {count} more were asked for.", hit, final=True
+        )
+
+    async def settle(self, key: str, *, usage: Usage, cost: Decimal, made: bool = True) -> None:
+        """Replace a reservation by what the request used. `made`: it was sent; else it does not count."""
+        await self._tables.settle(self.tree, key=key, usage=usage, cost=cost, made=made)
+
+    async def settle_left(self) -> None:
+        """Settle what an earlier holder of the log had reserved, with the most that it may have cost."""
+        await self._tables.settle_left(self.tree, log=self._log)
+
+    async def renew(self, run: str) -> None:
+        """Start a fresh allowance, if the run that a user allowed it is the root."""
+        if self.tree == run:
+            await self._tables.renew(self.tree)
+
+
+class Budget:
+    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one.
+
+    `by_estimate`: once a call was settled, the next reserve twice what the dearest one cost, not all that they may cost. Then
+    calls need not wait for each other, and those under way may exceed the limit; its warnings say so. `tree` is what the tree
+    on several machines may use that the run belongs to. `owner` is the log and the run that this is the budget of.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        used: Spent | None = None,
+        *,
+        outer: "Budget | None" = None,
+        by_estimate: bool = False,
+        tree: TreeBudget | None = None,
+        owner: tuple[str, str] = ("", ""),
+    ) -> None:
+        self._tree = tree
+        self._owner = owner
         self._limits = limits
+        self._by_estimate = by_estimate
+        self._dearest = Decimal(0)
         self._outer = outer
         self._around: tuple[Budget, ...] = (self,) if outer is None else (self, *outer._around)
         self._lock = Lock()
@@ -41,8 +133,32 @@ class Budget:
         self._cost = used.cost
         self._held = Decimal(0)
         self._warned: dict[str, None] = {}
-        self.counts_money: bool = limits.cost is not None or (outer is not None and outer.counts_money)
+        around = tree or outer
+        self.counts_money: bool = limits.cost is not None or (around is not None and around.counts_money)
         """Whether the cost is limited, here or around: only then it matters what a call may cost at most."""
+
+    @property
+    def tree(self) -> TreeBudget | None:
+        """The budget of the tree on several machines that the run belongs to; None where it does to none."""
+        return self._around[-1]._tree
+
+    async def share(self, tables: "ClusterTables") -> TreeBudget:
+        """Have the store hold the budget of the whole tree: a run inside it is about to be performed elsewhere.
+
+        What calls under way hold counts as spent.
+        """
+        root = self._around[-1]
+        log, run = root._owner
+        with root._lock:
+            known = root._tree
+            tree = root._tree = known or TreeBudget(
+                tables, run or new_id(), log, counts_money=root._limits.cost is not None, began=False
+            )
+            spent = Spent(root._requests, root._tool_calls, root._usage, root._cost + root._held)
+        if known is None:
+            await tree.begin(root._limits, spent)
+        await tree.is_there()
+        return tree
 
     @property
     def spent(self) -> Spent:
@@ -91,8 +207,17 @@ class Budget:
 
     def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
         """Room for one model request that costs at most so much; or the limit that is in the way."""
+        cost = self._estimated(cost) if cost and self.counts_money else cost
         refused = self._reserve(cost, OWN)
         return Reservation(cost) if refused is None else refused
+
+    def _estimated(self, most: Decimal) -> Decimal:
+        """Return what to hold for a call that may cost so much."""
+        for budget in self._around:
+            if budget._by_estimate and budget._dearest and budget._dearest * MARGIN < most:
+                budget._warned[ESTIMATED] = None
+                most = budget._dearest * MARGIN
+        return most
 
     def settle(self, reservation: Reservation, *, usage: Usage, cost: Decimal) -> None:
         """Replace the reservation of a call that is over by what it used."""
@@ -102,6 +227,7 @@ class Budget:
                     budget._held -= budget._holdable(reservation.cost)
                 budget._usage = budget._usage + usage
                 budget._cost += cost
+                budget._dearest = max(budget._dearest, cost)
 
     def return_request(self) -> None:
         """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""

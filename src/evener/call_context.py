@@ -16,6 +16,7 @@ from evener.budget import Budget
 from evener.events import InnerQuestion, Nested, Question
 from evener.hooks import HookAnswer, HookEvent
 from evener.loop.state import Pending, RunState, Spent
+from evener.model.seam import Askable
 from evener.policy.rules import Policy
 from evener.result import Approval
 from evener.store.protocol import Store
@@ -152,7 +153,7 @@ class Site(msgspec.Struct, frozen=True):
 
     `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
     None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds
-    the run of the call, and so every run inside it.
+    the run of the call, and so every run inside it. `models` are those of the run, the preferred one first.
     """
 
     run: str
@@ -168,6 +169,7 @@ class Site(msgspec.Struct, frozen=True):
     kin: Callable[[], "Kin"] | None = None
     policy: Policy | None = None
     force: bool = False
+    models: tuple[Askable, ...] = ()
 
 
 class Kin(msgspec.Struct, frozen=True):

@@ -200,6 +200,10 @@ class LimitReached(EvenerError):
     """A limit of the run was reached; the run can be resumed."""
 
 
+class NoOutput(EvenerError):
+    """A run came to no answer, and the caller required one."""
+
+
 class ApprovalStale(EvenerError):
     """A decision about a call that has changed since it was asked."""
 

@@ -5,14 +5,15 @@ seconds since 1970, minted by the process that appends them. An event never hold
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import inf
 from typing import Literal, final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from evener.errors import BadDocument, BadValue, StoreError
-from evener.transcript.ask import ToolSpec
+from evener.transcript.ask import HostedTool, ModelSettings, ToolSpec
 from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -27,10 +28,17 @@ __all__ = [
     "CallPaused",
     "CallStarted",
     "Cancelled",
+    "Compacted",
+    "CompactionFailed",
     "Configured",
+    "ContextCut",
+    "ContextRestored",
     "Continued",
+    "CutCause",
+    "CutKind",
     "Effect",
     "Event",
+    "Evicted",
     "Finished",
     "Held",
     "Imported",
@@ -45,6 +53,7 @@ __all__ = [
     "Nested",
     "Opened",
     "Outcome",
+    "Pinned",
     "Prompted",
     "Question",
     "Replied",
@@ -108,7 +117,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tool_calls: int | None = 200
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cost: Decimal | None = None
+    cost: Decimal | None = None  # US dollars; a number or a text is taken, too
     seconds: float | None = None
     retries: int = 2
     corrections: int = 2
@@ -117,18 +126,41 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     repeats_stop: int = 6
 
     def __post_init__(self) -> None:
+        if self.cost is not None and not isinstance(self.cost, Decimal):
+            force_setattr(self, "cost", _money(self.cost))
         for name in ("requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"):
             value = self.__getattribute__(name)
-            if value is not None and not _is_amount(value):
-                raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
+            if value is not None:
+                _check_kind(name, value)
+                if not _is_amount(value):
+                    raise BadValue(f"Limits.{name} must be more than 0, or None for no limit; it is {value}.")
+        for name in ("retries", "corrections", "repeats", "repeats_stop", "warn_at"):
+            _check_kind(name, self.__getattribute__(name))
         if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
             raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
 
 
-def _is_amount(value: object) -> bool:
+def _money(value: object) -> Decimal:
+    """Return a number or a text as US dollars: 0.5 as it is written, not as a binary fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {type(value).__name__}.')
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {value!r:.40}.') from None
+
+
+def _check_kind(name: str, value: object) -> None:
+    """Refuse what is no number, and a fraction where things are counted."""
+    whole = name not in ("cost", "seconds", "warn_at")
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float | Decimal):
+        raise BadValue(f"Limits.{name} must be {'a whole number' if whole else 'a number'}; it is {value!r:.40}.")
+
+
+def _is_amount(value: int | float | Decimal) -> bool:
     if isinstance(value, Decimal) and value.is_nan():
         return False  # it cannot even be compared
-    return isinstance(value, int | float | Decimal) and 0 < value < inf
+    return 0 < value < inf
 
 
 LimitName = Literal["requests", "tool_calls", "input_tokens", "output_tokens", "cost", "seconds"]
@@ -150,7 +182,10 @@ class LimitHit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class ToolFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a tool may be run: what the plan must know of it. `approval`: it asks before each call. `timeout` is in seconds."""
+    """How a tool may be run: what the plan must know of it. `approval`: it asks before each call. `timeout` is in seconds.
+
+    `hidden`: requests declare it only once a result has revealed it.
+    """
 
     effect: Effect = "write"
     sequential: bool = False
@@ -158,6 +193,7 @@ class ToolFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verifies: bool = False
     approval: bool = False
     timeout: float | None = None
+    hidden: bool = False
 
 
 class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -173,6 +209,7 @@ class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fetches: tuple[bool, ...]
     interrupts: tuple[Interrupt, ...]
     decide_within: float
+    shortens: bool = False  # a conversation that is too long is shortened and sent again
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -189,6 +226,7 @@ class Opened(Fact, frozen=True, tag="opened"):
     parent: str = ""
     parent_seq: int = 0
     parent_hash: str = ""
+    label: str = ""  # what people call the branch
 
 
 class Configured(Fact, frozen=True, tag="configured"):
@@ -198,6 +236,7 @@ class Configured(Fact, frozen=True, tag="configured"):
     system: tuple[TextBlock, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     setup: RunSetup | None = None  # None in older logs
+    hosted: tuple[HostedTool, ...] = ()  # tools that the provider runs
 
 
 class Imported(Fact, frozen=True, tag="imported"):
@@ -207,11 +246,17 @@ class Imported(Fact, frozen=True, tag="imported"):
 
 
 class Prompted(Fact, frozen=True, tag="prompted"):
-    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it."""
+    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it.
+
+    `settings` are those of this run alone. `metadata` is the JSON text of the caller's own object, never read by us.
+    """
 
     run: str
     message: Message
     refused: str = ""  # why; empty when it passed
+    trace: str = ""  # the `traceparent` of the span that the run is part of: the caller's, or that of the call around it
+    settings: ModelSettings | None = None
+    metadata: str = ""
 
 
 class Continued(Fact, frozen=True, tag="continued"):
@@ -284,6 +329,7 @@ class Replied(Fact, frozen=True, tag="replied"):
     ended: str = ""  # why there is no structured answer, and none can be mended: the run has its end, and no call is run
     held: Held | None = None  # what the provider holds from here on, this answer included
     request: str = ""  # the SHA-256 of the request's body, as it was sent; empty in older logs
+    raw_blob: str = ""  # the name of the blob with the answer as it came, without secrets; empty unless that was asked for
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):
@@ -301,6 +347,98 @@ class ModelFailed(Fact, frozen=True, tag="model_failed"):
     exact: bool = True  # False: the provider had begun, and what that cost is not known
     status: int = 0  # of the provider's HTTP answer, if the request was refused with one; 0 in older logs
     request: str = ""  # the SHA-256 of the request's body, if one was sent; empty in older logs
+    crowded: bool = False  # the conversation does not fit, and nothing more can be taken out of it: nothing was sent
+    model: str = ""  # the model that was not asked because of that
+
+
+CutKind = Literal["screenshot", "result", "reasoning"]
+CutCause = Literal["gate", "overflow", "user"]
+"""Why a conversation was shortened: the gate, the provider's word that it is too long, or the user's wish."""
+
+
+class ContextCut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One block that requests carry no longer, or in a shorter form. The message itself stays in the log as it is.
+
+    `block` is its place in the message as requests carried it before, `part` the place within a tool's result. `blob` names
+    what holds the whole text of a result, `characters` its length; `keep` is how much of its beginning stays.
+    """
+
+    message: str
+    block: int
+    kind: CutKind
+    part: int = -1
+    blob: str = ""
+    characters: int = 0
+    keep: int = 0
+
+
+class Evicted(Fact, frozen=True, tag="evicted"):
+    """Blocks are left out of requests from here on. `tokens` is the estimate before, `saved` what this takes away.
+
+    `broken` is how many tokens stand after the first cut: what the provider's prompt cache has of them is lost. `fresh` is the
+    part of `saved` in messages that no answer has counted yet. `head` is the last message that there was.
+    """
+
+    id: str
+    cuts: tuple[ContextCut, ...]
+    cause: CutCause
+    tokens: int = 0
+    saved: int = 0
+    broken: int = 0
+    fresh: int = 0
+    head: str = ""
+
+
+class Compacted(Fact, frozen=True, tag="compacted"):
+    """A summary stands for the messages up to `until`, in requests from here on. Those in `kept` stay before it, verbatim.
+
+    `leads`: they stay after it, as its provider demands. `model` made it from so much input and output; `focus` is what the
+    user asked it to look at.
+    """
+
+    id: str
+    summary: Message
+    until: str
+    kept: tuple[str, ...] = ()
+    cause: CutCause = "gate"
+    tokens: int = 0
+    saved: int = 0
+    head: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    focus: str = ""
+    leads: bool = False
+
+
+class CompactionFailed(Fact, frozen=True, tag="compaction_failed"):
+    """No summary was made: nothing changed but what the attempt cost. `detail` says why."""
+
+    detail: str
+    cause: CutCause = "gate"
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    head: str = ""
+
+
+class ContextRestored(Fact, frozen=True, tag="context_restored"):
+    """The newest eviction or compaction was undone: `id` names it. Empty: all of them, and requests hold everything again.
+
+    The `cause` is the user, or that the next model cannot read a summary that another provider has sealed.
+    """
+
+    id: str
+    cause: CutCause = "user"
+
+
+class Pinned(Fact, frozen=True, tag="pinned"):
+    """A message was pinned: it stays in requests as it is. `off`: it is pinned no longer."""
+
+    message: str
+    off: bool = False
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -373,8 +511,9 @@ class Spilled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class CallFinished(Fact, frozen=True, tag="call_finished"):
     """A call has its result, whatever it is. `retry` says that the model may mend it and try again.
 
-    `metadata` is the tool's own, and nothing of ours is ever read from it. In older logs `rule`, `by_hook` and `spilled` stand
-    there: results of calls that were never started are read so.
+    `metadata` is the tool's own, and nothing of ours is ever read from it. `keep`: the message with this result is never
+    taken out of requests, as if it were pinned. `reveals` names hidden tools that requests declare from now on. In older
+    logs `rule`, `by_hook` and `spilled` stand there: results of calls that were never started are read so.
     """
 
     call: str
@@ -390,6 +529,8 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
     spilled: Spilled | None = None
     denied: bool = False  # the policy denied it
     why: str = ""  # the reason that the policy or the hook gave
+    keep: bool = False
+    reveals: tuple[str, ...] = ()
 
 
 class Resumed(Fact, frozen=True, tag="resumed"):
@@ -458,6 +599,11 @@ Event = (
     | MediaFetched
     | Cancelled
     | Finished
+    | Evicted
+    | Compacted
+    | CompactionFailed
+    | ContextRestored
+    | Pinned
 )
 
 _encoder = msgspec.json.Encoder(decimal_format="string")

@@ -1,13 +1,16 @@
 """What a run came to: a projection of its events. Pure values and functions."""
 
+from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
 from evener import events as ev
 from evener.context.scratchpad import Scratchpad
 from evener.encodings.forms import FINAL_RESULT
+from evener.errors import NoOutput
 from evener.loop.state import RunState, outcome_key
 from evener.resume_state import ResumeState
 from evener.transcript.blocks import ToolCall
@@ -15,7 +18,26 @@ from evener.transcript.loss import Loss
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["ONCE_BY_HOOK", "Approval", "CallRecord", "RequestRecord", "RunResult", "approvals_of", "result_of"]
+if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
+    from typing_extensions import TypeVar
+
+    Output = TypeVar("Output", covariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    Output = TypeVar("Output", covariant=True)
+
+__all__ = [
+    "ONCE_BY_HOOK",
+    "Approval",
+    "CallRecord",
+    "Output",
+    "RequestRecord",
+    "RunResult",
+    "RunUsage",
+    "approvals_of",
+    "result_of",
+]
 
 
 ONCE_BY_HOOK = '{"cancelled_by":"hook"}'
@@ -42,7 +64,11 @@ class CallRecord(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """One model request of a run: who was asked, what it used, how long it took."""
+    """One model request of a run: who was asked, what it used, how long it took.
+
+    `raw` is the answer as the provider sent it, without secrets, if `ModelSettings.keep_raw` asked for it; `raw_blob` names it
+    in the store.
+    """
 
     model: str
     usage: Usage = Usage()
@@ -52,6 +78,26 @@ class RequestRecord(msgspec.Struct, frozen=True):
     first: float = 0.0
     tries: int = 1
     error: str = ""
+    raw_blob: str = ""
+    raw: bytes = b""
+
+
+class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run used, the runs inside its calls included. `cost` is in US dollars, a lower bound unless `exact`.
+
+    `output_retries` are answers that were sent back because of their form, `tool_retries` results that asked the model to
+    correct its call: name of the tool, and how many. `failures` are requests without an answer.
+    """
+
+    requests: int = 0
+    tool_calls: int = 0
+    tokens: Usage = Usage()
+    cost: Decimal = Decimal(0)
+    exact: bool = True
+    seconds: float = 0.0
+    failures: int = 0
+    output_retries: int = 0
+    tool_retries: tuple[tuple[str, int], ...] = ()
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -71,7 +117,7 @@ class Approval(msgspec.Struct, frozen=True):
     expires: float = 0.0
 
 
-class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
 
     `cost` is in US dollars, a lower bound unless `exact`; but where money is limited, a request that was given up counts with
@@ -81,7 +127,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     text: str
-    output: object = None
+    output: Output | None = None
     output_text: str = ""
     stop: ev.StopCause
     detail: str = ""
@@ -98,12 +144,31 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     scratchpad: Scratchpad | None = None
+    metadata_text: str = ""
+    used: RunUsage = RunUsage()
     transcript: Transcript
 
     @property
     def ok(self) -> bool:
         """Whether the model gave its final answer."""
         return self.stop == "done"
+
+    def require_output(self) -> Output:
+        """Return the structured answer, or the text where none was asked for. NoOutput when the run came to none."""
+        if self.output is None:
+            why = f"The run came to no answer ({self.stop}). {self.detail}".strip()
+            raise NoOutput(f"{why} Resume the thread {self.thread}, or look at `RunResult.stop` first.")
+        return self.output
+
+    @property
+    def raw_responses(self) -> tuple[bytes, ...]:
+        """The answers as their providers sent them, without secrets, in order; those that `ModelSettings.keep_raw` kept."""
+        return tuple(one.raw for one in self.requests if one.raw)
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """The caller's own, as it was given to `run`."""
+        return msgspec.json.decode(self.metadata_text, type=dict[str, object]) if self.metadata_text else {}
 
     @property
     def cancelled_calls(self) -> int:
@@ -144,6 +209,8 @@ def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings
         requests=tuple(run.requests),
         seconds=state.spent.seconds,
         warnings=tuple(warnings),
+        metadata_text=state.metadata,
+        used=run.used(state),
         transcript=state.transcript,
     )
 
@@ -193,6 +260,7 @@ class _Story:
         self.losses: dict[Loss, None] = {}
         self.records: list[CallRecord] = []
         self.requests: list[RequestRecord] = []
+        self.corrected = 0
         places: dict[str, int] = {}  # where the calls of the last answer are
         asked = ""
         for event in events:
@@ -212,8 +280,13 @@ class _Story:
 
     def _find_reply(self, event: ev.Replied, asked: str) -> dict[str, int]:
         self.last = event
+        self.corrected += bool(event.problems)
         usage = event.message.usage or Usage()
-        self.requests.append(RequestRecord(asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries))
+        self.requests.append(
+            RequestRecord(
+                asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries, raw_blob=event.raw_blob
+            )
+        )
         for loss in event.losses:
             self.losses[loss] = None
         places: dict[str, int] = {}
@@ -222,6 +295,16 @@ class _Story:
                 places[call.id] = len(self.records)
                 self.records.append(CallRecord(call))
         return places
+
+    def used(self, state: RunState) -> RunUsage:
+        """What the run used, as far as these events tell its retries."""
+        retried = Counter(one.call.name for one in self.records if one.result is not None and one.result.retry)
+        spent = state.spent
+        return RunUsage(
+            requests=spent.requests, tool_calls=spent.tool_calls, tokens=spent.usage, cost=spent.cost, exact=spent.exact,
+            seconds=spent.seconds, failures=sum(bool(one.error) for one in self.requests), output_retries=self.corrected,
+            tool_retries=tuple(sorted(retried.items())),
+        )  # fmt: skip
 
     def _went_on(self, event: ev.CallStarted | ev.CallFinished, place: int) -> None:
         one = self.records[place]

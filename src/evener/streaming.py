@@ -55,10 +55,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStarted(Shown, frozen=True, tag="run_started"):
-    """The run began, or goes on."""
+    """The run began, or goes on. `prompt` is what the user said to begin it; None where it goes on."""
 
     model: str
     resumed: bool = False
+    prompt: Message | None = None
 
 
 class RequestStarted(Shown, frozen=True, tag="request_started"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import __main__ as command
 from bench import agents
 from bench.agent_speech import ID, TOOL, WIRES, answer, events
 from bench.peers import Missing, Peer
@@ -78,7 +79,7 @@ def test_the_server_says_the_same_whole_and_streamed(wire: str, fragments: int) 
 
 def test_the_server_refuses_a_path_of_no_wire() -> None:
     async def asked() -> bytes:
-        with agents._server() as base:
+        with agents.serve() as base:
             host, port = base.removeprefix("http://").split(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"POST /0-1-0-burst/v1/nothing HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}")
@@ -92,10 +93,24 @@ def test_the_server_refuses_a_path_of_no_wire() -> None:
 
 def test_a_library_is_driven_by_lines() -> None:
     lines = "import json, sys\nfor line in sys.stdin:\n    print(json.dumps({'cpu': json.loads(line)['times']}), flush=True)"
-    with agents._driver([sys.executable, "-c", lines], Path.cwd(), "http://x") as drive:
+    with agents.drive([sys.executable, "-c", lines], Path.cwd(), "http://x") as drive:
         assert drive(agents.Order("it", "text", "gemini", "s", times=7)) == agents.Said(cpu=7)
 
 
 def test_a_library_that_ends_is_told() -> None:
-    with agents._driver([sys.executable, "-c", "input()"], Path.cwd(), "http://x") as drive:
+    with agents.drive([sys.executable, "-c", "input()"], Path.cwd(), "http://x") as drive:
         assert drive(agents.Order("it", "text", "gemini", "s")).error == "it ended"
+
+
+def test_a_durable_turn_stands_beside_memory_and_bare_sqlite(capsys: pytest.CaptureFixture[str]) -> None:
+    command.main(["durable", "--passes", "1"])  # the figures of one pass mean nothing
+    head, *rows, verdict = capsys.readouterr().out.splitlines()
+    assert head.split() == ["CPU", "of", "a", "turn", "least", "us", "median", "us", "of", "memory", "commits"]
+    assert [row.split(",")[0].split("  ")[0] for row in rows] == [
+        "memory log",
+        "SQLite",
+        "bare SQLite",
+        "SQLite",
+        "bare SQLite",
+    ]
+    assert "of 2 durable turns cost at most 2x of a memory turn (1 passes)" in verdict

@@ -77,7 +77,8 @@ def test_the_peers_are_those_that_the_tests_use() -> None:
 
 
 def test_a_peer_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*command: str) -> None:
+    def refuse(*command: str, seconds: float) -> None:
+        del seconds
         raise peers.Missing(f"no {command[-1]}")
 
     monkeypatch.setattr(peers, "ENVIRONMENTS", tmp_path)

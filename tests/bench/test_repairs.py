@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from bench.repairs import ROOT, read_repairs
+from bench.repairs import read_repairs
+from bench.revision import ROOT
 
 LISTED = read_repairs()
 

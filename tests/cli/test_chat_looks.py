@@ -284,7 +284,7 @@ def test_a_chat_fits_a_terminal_of_20_by_6(place: Home, claude: FakeServer) -> N
         chat.until("Paid.")
         chat.send("a line that is longer than the terminal is wide")
         chat.until("is wide")
-        chat.send("\x15/m\t")
+        chat.send("\x15/mod\t")
         chat.until("> /model")
         chat.send("\x15/u\t")
         chat.until("/undo")

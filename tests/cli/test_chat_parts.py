@@ -83,7 +83,21 @@ def test_a_slash_is_a_command_only_where_it_looks_like_one() -> None:
     assert command_of("/HELP") == ("/help", "")
     assert command_of("/etc/hosts is what?") is None
     assert command_of("and /model") is None
-    assert [name for name in COMMANDS if waits(name)] == ["/model", "/undo", "/fork", "/export", "/continue"]
+    assert [name for name in COMMANDS if waits(name)] == [
+        "/model",
+        "/models",
+        "/new",
+        "/resume",
+        "/mcp",
+        "/context",
+        "/compact",
+        "/undo",
+        "/restore",
+        "!",
+        "/fork",
+        "/export",
+        "/continue",
+    ]
     assert not waits("/nothing")
 
 
@@ -193,7 +207,7 @@ def test_what_became_of_an_interrupted_call_is_asked_even_of_a_tool_that_always_
 def test_an_edited_call_is_shown_as_it_will_run() -> None:
     person, thread = Person("edit", '{"amount": 1}'), Thread()
     asyncio.run(ask_decisions(thread, [PAY], asker=person, always=set()))
-    assert person.told[-4:] == ["With these arguments instead:", "  | {", '  |   "amount": 1', "  | }"]
+    assert person.told[-5:] == ["With these arguments instead:", "  | {", '  |   "amount": 1', "  | }", "Allowed: pay"]
 
 
 def test_an_answer_that_nobody_has_seen_is_shown_before_it_is_accepted() -> None:

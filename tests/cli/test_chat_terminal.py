@@ -34,11 +34,7 @@ class Chat:
         self.screen = Emulator(columns, rows)
         self._ours, theirs = pty.openpty()
         self._size(columns, rows)
-        self.process = subprocess.Popen(
-            command("chat", *words),
-            stdin=theirs, stdout=theirs, stderr=theirs, cwd=home.folder, start_new_session=True,
-            env={**home.environ, "TERM": "xterm-256color", **environ},
-        )  # fmt: skip
+        self.process = home.start_on(theirs, "chat", *words, **{"TERM": "xterm-256color", **environ})
         os.close(theirs)
 
     def __enter__(self) -> "Chat":
@@ -439,7 +435,7 @@ def test_an_unknown_command_names_the_near_one(place: Home) -> None:
         chat.say("/modle gpt")
         chat.until("Did you mean /model?")
         chat.say("/help")
-        chat.until("switch the model")
+        chat.until(lambda: "switch the model" in chat.screen.whole)
 
 
 def test_errors_are_shown_with_what_to_do_and_the_chat_goes_on(place: Home, claude: FakeServer) -> None:

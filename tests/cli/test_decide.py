@@ -9,14 +9,13 @@ import pty
 import re
 import select
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from evener.testing.servers import Call, FakeServer, Text, turn
-from tests.cli.run import Done, Home, command
+from tests.cli.run import Done, Home
 from tests.cli.test_complete import SENTINEL, asked, point
 from tests.patience import PATIENCE, moment
 
@@ -347,10 +346,7 @@ class Terminal:
     def __init__(self, home: Home, *words: str) -> None:
         ours, theirs = pty.openpty()
         self._ours = ours
-        self.process = subprocess.Popen(
-            command(*words), stdin=theirs, stdout=theirs, stderr=theirs, env={**home.environ, "TERM": "dumb"}, cwd=home.folder,
-            start_new_session=True,
-        )  # fmt: skip
+        self.process = home.start_on(theirs, *words, TERM="dumb")
         os.close(theirs)
         self.shown = ""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evener import Harness
-from evener.cli.commands.store import parse_age
+from evener.cli.commands.stored.store import parse_age
 from evener.errors import UsageError
 from evener.events import ApprovalAsked, CallPaused, Cancelled, Event, Opened, Prompted, Question
 from evener.harness import Subagent

@@ -95,7 +95,7 @@ def test_what_is_wrong_is_said_without_the_key(case: str, home: Home) -> None:
 def test_a_file_that_is_open_to_others_is_refused_with_the_command_that_mends_it(home: Home) -> None:
     home.run("keys", "set", "anthropic", stdin=SENTINEL.encode())
     home.keys.chmod(0o644)
-    for words in (("keys", "list"), ("keys", "remove", "anthropic"), ("models",)):
+    for words in (("keys", "list"), ("keys", "remove", "anthropic"), ("models", "--providers")):
         done = home.run(*words)
         assert (done.returncode, f"chmod 600 {home.keys}".encode() in done.stderr) == (2, True)
         assert b"sentinel" not in done.stdout + done.stderr

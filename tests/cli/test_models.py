@@ -13,7 +13,7 @@ ROWS = load_rows()
 
 
 def test_every_row_is_listed_with_its_key(home: Home) -> None:
-    done = home.run("models", OPENAI_API_KEY="sk-sentinel")
+    done = home.run("models", "--providers", OPENAI_API_KEY="sk-sentinel")
     lines = {line.split()[0]: line for line in done.stdout.decode().splitlines()[1:]}
     assert set(lines) == {row.name for row in ROWS.providers}
     assert "set (environment variable OPENAI_API_KEY)" in lines["openai"]
@@ -25,8 +25,17 @@ def test_every_row_is_listed_with_its_key(home: Home) -> None:
 
 def test_json_has_the_whole_matrix(home: Home) -> None:
     """S1.26, S4.24."""
-    found = {entry["name"]: entry for entry in json.loads(home.run("models", "--json").stdout)}
-    assert set(found) == {row.name for row in ROWS.providers}
+    row = '[providers.lab]\nlike = "vllm"\nbase_url = "http://localhost:9/v1"\nkeyless = true\n'
+    home.configure(row + "quirks.tools = false\nquirks.images = false\n")
+    found = {entry["name"]: entry for entry in json.loads(home.run("models", "--providers", "--json").stdout)}
+    assert set(found) == {"lab", *(row.name for row in ROWS.providers)}
+    able = {name: found[name]["capabilities"] for name in ("lab", "vllm")}
+    assert {name for name in able["lab"] if able["lab"][name] != able["vllm"][name]} == {
+        "tools",
+        "choice",
+        "parallel",
+        "images",
+    }
     for entry in found.values():
         assert set(entry["capabilities"]) == set(Capabilities.__struct_fields__)
     assert found["ollama"]["local"]

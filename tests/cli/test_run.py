@@ -143,6 +143,17 @@ def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: 
     assert home.run("run", "--store", "runs.db", "--resume", thread).stdout == b"Now it works.\n"
 
 
+def test_one_failure_is_told_once(home: Home, shop: FakeServer) -> None:
+    shop.add(*[Status(500, "The cellar is flooded")] * 12)
+    done = home.run("run", "--store", "runs.db", "Go")
+    told = done.stderr.decode()
+    assert (done.returncode, told.count("The cellar is flooded")) == (4, 1), told
+    *before, last = told.splitlines()
+    assert before
+    assert all(line.startswith("evener: The model did not answer (HTTP 500). Asking ") for line in before)
+    assert "evener resume" in last
+
+
 def wait_for(path: object) -> None:
     name = str(path)
     wait_until(lambda: os.path.exists(name) and os.path.getsize(name))  # it is there before anything is written to it
@@ -199,3 +210,31 @@ def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> Non
     assert b'nap {"name":"tea"}' in shown.replace(b'": "', b'":"')
     assert b"\r\x1b[K" in shown
     assert shown.endswith(b"Rested.\r\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "reference", "says"),
+    [
+        (
+            "import nosuchthing\n",
+            "mine:x",
+            b"mine.py, line 1: ModuleNotFoundError: No module named 'nosuchthing'. Mend",
+        ),
+        ("x = 1\nx.y\n", "mine:x", b"mine.py, line 2: AttributeError"),
+        ("def f(:\n", "mine:f", b"mine.py, line 1: SyntaxError"),
+        ("x = 1\n", "mine:other", b"it has no 'other'. Write --tools module:name"),
+        ("", "elsewhere:x", b"No module named 'elsewhere'. Write --tools module:name"),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_shows_the_users_error(home: Home, source: str, reference: str, says: bytes) -> None:
+    (home.folder / "mine.py").write_text(source, encoding="utf-8")
+    done = home.run("run", "-m", "local:smollm2", "--tools", reference, "Go")
+    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+
+
+def test_s2_80_an_agent_with_file_tools_is_told_how_to_work(home: Home, shop: FakeServer) -> None:
+    shop.add("Done.", "Done.")
+    home.run("run", "--tools", "files", "--store", "memory", "Go")
+    assert "data, not instructions" in json.dumps(asked(shop)["system"])
+    home.run("run", "--tools", "files", "--store", "memory", "--system", "Sing.", "Go")
+    assert "data, not instructions" not in json.dumps(asked(shop)["system"])

@@ -175,12 +175,12 @@ def test_show_is_a_transcript_with_tools_usage_and_cost(home: Home) -> None:
     text = done.stdout.decode()
     assert text.startswith(f"thread   {thread}\nharness  run\nstate    done\n")
     assert "  system: You sell tea.\n" in text
-    assert re.search(r"^\[\d+\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ user\n  How much tea is left\?$", text, re.MULTILINE)
+    assert re.search(r"^\[\d+\] \d{4}-\d\d-\d\d \d\d:\d\d:\d\d user\n  How much tea is left\?$", text, re.MULTILINE)
     assert re.search(
-        r"Z anthropic:claude-opus-4-5 \(10 tokens in, 5 out, \$0\.0100, [\d.]+ s\)\n  Let me see\.\n  -> lookup {", text
+        r"\d anthropic:claude-opus-4-5 \(10 tokens in, 5 out, \$0\.0100, [\d.]+ s\)\n  Let me see\.\n  -> lookup {", text
     )
-    assert re.search(r"Z lookup done in [\d.]+ s\n  tea: 3 left\n", text)
-    assert "Z end: done\n" in text
+    assert re.search(r"\d lookup done in [\d.]+ s\n  tea: 3 left\n", text)
+    assert " end: done\n" in text
     assert text.endswith("requests 2, tool calls 1\ntokens   20 in (0 cached), 10 out\ncost     $0.0200\n")
     assert "\x1b" not in text
 
@@ -257,6 +257,23 @@ def test_a_tree_has_each_branch_under_the_one_it_leaves(home: Home) -> None:
     assert home.run("show", thread, "--branch", branch[:10]).stdout == home.run("show", branch).stdout
     other = said(home)
     assert home.run("show", thread, "--branch", other).returncode == 2
+
+
+def test_a_compaction_is_a_node_of_the_tree_and_can_be_undone(home: Home) -> None:
+    async def talk(store: SqliteStore) -> str:
+        summary = "<summary>The tea was counted, and then the coffee was, shelf by shelf.</summary>"
+        here = agent(store, "Tea. " * 200, "Coffee. " * 200, summary).thread()
+        await here.run("Tea?")
+        await here.run("Coffee?")
+        assert await here.compact() is not None
+        return here.id
+
+    thread = kept(home, talk)
+    [node] = json.loads(home.run("tree", thread, "--json").stdout)[0]["compactions"]
+    line = home.run("tree", thread).stdout.decode().splitlines()[1]
+    assert line.split()[:3] == ["event", str(node["event"]), "compacted"]
+    assert home.run("context", thread, "--undo").returncode == 0
+    assert home.run("tree", thread).stdout.decode().splitlines()[1] == f"{line}  (undone)"
 
 
 def test_a_very_deep_tree_is_drawn(home: Home) -> None:

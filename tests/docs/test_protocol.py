@@ -116,6 +116,7 @@ def fresh() -> str:
 
 
 def test_the_document_is_fresh() -> None:
+    """S4.5: its tables of how wires, rows and models differ are written from the codecs and the rows."""
     command = [sys.executable, str(ROOT / "scripts" / "protocol.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

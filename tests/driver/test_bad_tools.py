@@ -190,7 +190,10 @@ def test_a_sync_function_that_gives_a_coroutine_is_awaited() -> None:
     async def later() -> str:
         return "at last"
 
-    result, _ = ran(tool(lambda: later(), name="lazy", description="Give a coroutine."))
+    def lazy() -> object:
+        return later()
+
+    result, _ = ran(tool(lazy, description="Give a coroutine."))
     assert shown(result.records[0]) == "at last"
 
 
@@ -286,9 +289,9 @@ def test_a_tool_that_ignores_cancellation_is_counted(gate: threading.Event) -> N
 
     async def go() -> None:
         assert (await harness.run("go")).text == FINAL
-        assert (harness.threads.busy, harness.threads.abandoned) == (1, 1)
+        assert (harness.tool_threads.busy, harness.tool_threads.abandoned) == (1, 1)
         gate.set()
-        assert await settled(lambda: harness.threads.busy == harness.threads.abandoned == 0)
+        assert await settled(lambda: harness.tool_threads.busy == harness.tool_threads.abandoned == 0)
 
     asyncio.run(go())
 
@@ -332,7 +335,10 @@ def test_fifty_megabytes_are_paged_and_not_in_the_log(kind: str, tmp_path: Path)
 
 
 def test_fifty_megabytes_of_bytes_are_a_clear_failure() -> None:
-    result, _ = ran(tool(lambda: b"\x89PNG\r\n\x1a\n" + bytes(HUGE), name="dump", description="Return a huge image."))
+    def dump() -> bytes:
+        return b"\x89PNG\r\n\x1a\n" + bytes(HUGE)
+
+    result, _ = ran(tool(dump, description="Return a huge image."))
     assert "cannot be shown" in shown(result.records[0])
     assert "make it smaller" in shown(result.records[0])
 

@@ -119,7 +119,7 @@ class Campaign:
     async def nothing_left(self, harness: Harness) -> None:
         """No task; and each thread that still works is known to be one that nobody waits for."""
         assert others() == set()
-        threads = harness.threads
+        threads = harness.tool_threads
         assert threads.abandoned <= threads.busy <= THREADS
         assert threads.stray == 0
         assert await settled(lambda: threads.busy == 0), "a tool that returned keeps its thread"
@@ -136,20 +136,19 @@ def _unheard(_text: str) -> None:
     """Nobody listens."""
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(2))
 def test_cancelled_anywhere_in_memory_it_resumes(chunk: int, tmp_path: Path) -> None:
     """S2.20."""
-    seed = randbelow(1 << 30) * 5 + chunk
+    seed = randbelow(1 << 30) * 2 + chunk
     with quick_folder(tmp_path) as folder, nothing_left():
         campaign = Campaign(seed, folder, on(MemoryStore()))
         asyncio.run(campaign.run(110))
     assert len(campaign.moments) > 20, f"seed {seed}"
 
 
-@pytest.mark.parametrize("chunk", range(3))
-def test_cancelled_anywhere_on_a_file_it_resumes(chunk: int, tmp_path: Path) -> None:
+def test_cancelled_anywhere_on_a_file_it_resumes(tmp_path: Path) -> None:
     """An append that nobody waits for any more still happens: the log is ahead of what the run knew."""
-    seed = randbelow(1 << 30) * 3 + chunk
+    seed = randbelow(1 << 30)
 
     async def go(folder: Path) -> Campaign:
         store = SqliteStore(folder / "store.db")
@@ -208,7 +207,7 @@ async def stopped(store: Store, folder: Path, chance: Random, *, torn: bool) -> 
         await stepped(running, chance.randrange(30))
         running.cancel()
     await asyncio.wait((running,))
-    assert await settled(lambda: harness.threads.busy == 0)
+    assert await settled(lambda: harness.tool_threads.busy == 0)
     assert others() == set()
     if running.cancelled():
         await finish(harness, thread, world)
@@ -274,7 +273,7 @@ def test_asked_to_stop_anywhere_each_call_has_one_result_and_the_run_resumes(kin
         store: Store = MemoryStore() if kind == "memory" else SqliteStore(folder / "store.db")
         chance = Random(seed)
         async with asyncio.timeout(SECONDS):
-            for _ in range(50):
+            for _ in range(25):
                 await stopped(store, folder, chance, torn=torn)
         await store.aclose()
 

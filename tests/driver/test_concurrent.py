@@ -122,7 +122,7 @@ async def all_at_once(harness: Harness, numbers: range) -> list[RunResult]:
         ended = await asyncio.gather(*(watched_run(harness, number) for number in numbers))
     for number, (result, seen) in zip(numbers, ended, strict=True):
         check(number, result, seen)
-    assert await settled(lambda: harness.threads.busy == 0)
+    assert await settled(lambda: harness.tool_threads.busy == 0)
     return [result for result, _ in ended]
 
 
@@ -181,7 +181,7 @@ def test_two_hundred_runs_at_once_on_four_wires_do_not_meet() -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_idle_thread_costs_its_bytes_and_a_live_one_a_few_times_what_it_sends(wire: str) -> None:
     """200 messages each, in a process of its own. A live one has its state, the last request, and what makes the next cheap."""
-    command = [sys.executable, "-W", "error", "-m", "tests.driver.memory_child", wire, "4", "100"]
+    command = [sys.executable, "-W", "error", "-m", "tests.driver.memory_child", wire, "2", "100"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (0, "")
     sizes = json.loads(done.stdout)

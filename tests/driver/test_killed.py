@@ -1,6 +1,6 @@
 """Killed at any moment, a run goes on to the same end, and no `write` tool starts twice (S0.48, S1.30, S4.26).
 
-Real processes on a real SQLite file, 180 of them killed. `python -m bench kills` does it 10,000 times.
+Real processes on a real SQLite file, 60 of them killed. `python -m bench kills` does it 10,000 times.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-KILLS = 180
-CHUNKS = 6
+KILLS = 60
+CHUNKS = 2
 PAGE = 4096
+KINDS = ("acknowledged", "begun", "acted", "moved", "unknown", "checked", "repeated")
 IN_MEMORY = Path("/dev/shm")
 """A killed process leaves its files as it wrote them, on a disk and in memory alike; only a power cut tells them apart."""
 
@@ -58,12 +59,18 @@ def test_a_conversation_that_hangs_is_found_to_be_stuck(tmp_path: Path) -> None:
 
 
 def test_the_moments_are_of_every_kind(tmp_path: Path) -> None:
-    """Between any two things that are told: after an append, in a tool before its effect, and after it."""
-    tally = run_apart(50, 11, place(tmp_path), seconds=240)
-    assert {"acknowledged", "begun", "acted", "moved"} <= set(tally.moments)
-    assert tally.unknown > 0
-    assert tally.checked > 0
-    assert tally.repeated > 0
+    """Between any two things that are told: after an append, in a tool before its effect, and after it.
+
+    Which of them a kill strikes is up to the machine, so there are more kills until each was struck.
+    """
+    struck = Counter[str]()
+    for seed in range(11, 31):
+        tally = run_apart(25, seed, place(tmp_path), seconds=240)
+        struck.update(tally.moments)
+        struck.update(unknown=tally.unknown, checked=tally.checked, repeated=tally.repeated)
+        if all(struck[kind] for kind in KINDS):
+            return
+    pytest.fail(f"The kills never struck each kind of moment: {struck}.")
 
 
 def test_killed_in_the_midst_of_a_checkpoint_the_store_is_whole(tmp_path: Path) -> None:

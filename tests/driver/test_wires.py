@@ -11,7 +11,7 @@ from itertools import permutations
 
 import pytest
 
-from evener import ToolContext, tool
+from evener import Tool, ToolContext, tool
 from evener import events as ev
 from evener import streaming as st
 from evener.harness import Harness
@@ -60,7 +60,7 @@ async def linger() -> str:
     return "lingered"
 
 
-TOOLS = [add, note, linger]
+TOOLS: list[Tool] = [add, note, linger]
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ from evener.transcript import (
     Transcript,
 )
 from evener.wire import CODECS, Quirks
+from tests.each import each
 from tests.encodings.talk import WIRES, asked
 
 CLOSED = '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
@@ -186,7 +187,7 @@ def sent(ask: Ask, quirks: Quirks) -> tuple[str, list[Loss]]:
     return encoded.body.decode(), [*prepared.losses, *encoded.losses]
 
 
-@pytest.mark.parametrize(("name", "wire"), CELLS)
+@each(("name", "wire"), CELLS)
 def test_what_a_model_cannot_do_is_asked_for_in_a_lesser_way_and_reported(name: str, wire: str) -> None:
     """S1.26, S4.25."""
     row = ROWS[name]
@@ -198,7 +199,7 @@ def test_what_a_model_cannot_do_is_asked_for_in_a_lesser_way_and_reported(name: 
     assert not row.hidden or row.hidden not in body
 
 
-@pytest.mark.parametrize(("name", "wire"), CELLS)
+@each(("name", "wire"), CELLS)
 def test_what_a_model_can_do_costs_nothing(name: str, wire: str) -> None:
     """S4.25."""
     row = ROWS[name]

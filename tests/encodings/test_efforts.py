@@ -11,6 +11,7 @@ from evener.testing import check_request
 from evener.transcript import Ask, Message, Origin, Reasoning, Settings, Transcript
 from evener.transcript.ask import EFFORTS, Effort
 from evener.wire import CODECS, Quirks
+from tests.each import each
 
 ROWS = load_rows()
 MODELS = [
@@ -54,7 +55,7 @@ def test_the_scale_is_the_one_of_the_ask() -> None:
 
 
 @pytest.mark.parametrize("reasoning", SWITCHES, ids=str)
-@pytest.mark.parametrize(("provider", "model"), MODELS)
+@each(("provider", "model"), MODELS)
 def test_every_level_is_a_legal_request(provider: str, model: str, reasoning: Reasoning) -> None:
     """S0.42."""
     row = ROWS.provider(provider)

@@ -29,7 +29,8 @@ from evener.transcript.delta import (
 )
 from evener.transcript.reply import Usage
 from evener.wire import Quirks, assemble
-from tests.encodings.talk import FLAT, TEXTUAL, Part, asked, call, noticed, read, ready, said, single, streamed, written
+from tests.each import each
+from tests.encodings.talk import CUTS, FLAT, TEXTUAL, Part, asked, call, noticed, read, ready, said, single, streamed, written
 from tests.patience import ends
 
 ADD = ("add", '{"a": 17, "b": 23}')
@@ -67,7 +68,7 @@ def breaks(choice: Choice, parts: list[Part]) -> bool:
 
 @table
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("mode", "parallel"), list(product(MODES, (None, True, False))))
+@each(("mode", "parallel"), list(product(MODES, (None, True, False))))
 def test_what_is_written_is_read(encoding: EncodingName, case: str, mode: ChoiceMode, parallel: bool | None) -> None:
     """S4.10, S4.12."""
     parts, choice = CASES[case], rules(mode, parallel)
@@ -111,11 +112,6 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
     ("json_schema", "arguments that are broken"): ('{"tool": "add", "arguments": {a: 1}}', [("add", "{a: 1}")], []),
     ("json_schema", "another object"): ('{"result":\n{"tool": 1}}\nwell', ['{"result":\n{"tool": 1}}\nwell'], []),
     ("json_schema", "the answer cut off"): ('{"answer": "It is \\u00e', ["It is \\u00e"], []),
-    ("json_schema", "an answer behind a call cut off"): (
-        '{"tool": "add", "arguments": {"a": 1}, "answer": "It is',
-        [("add", '{"a": 1}'), "It is"],
-        [],
-    ),
     ("json_schema", "an answer of another kind"): ('{"answer": [1, 2]}', ["[1, 2]"], []),
     ("json_schema", "plain text"): ("It is 40.", ["It is 40."], []),
     ("json_schema", "keys the other way round"): ('{"arguments": {"a":1}, "tool": "add"}', [("add", '{"a":1}')], []),
@@ -146,7 +142,6 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
     ("xml", "no arguments"): ('<tool_call name="ping"></tool_call>', [("ping", "{}")], []),
     ("xml", "closed at once"): ("<tool_call name='ping'/>", [("ping", "{}")], []),
     ("xml", "name inside"): ('<tool_call>\n{"name":"add","arguments":{"a":1}}\n</tool_call>', [("add", '{"a":1}')], []),
-    ("xml", "name inside, unclosed"): ('<tool_call>{"name":"add","arguments":{}}', [("add", "{}")], []),
     ("react", "unclosed"): ('Action: add\nAction Input: {"a": 1', [("add", '{"a": 1')], []),
     ("react", "unclosed before a label"): (
         'Action: add\nAction Input: {"a": 1\nAction: ping\nAction Input: {}',
@@ -154,8 +149,8 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
         [],
     ),
     ("react", "no name"): ("Action:\nso", ["Action:\nso"], ["malformed_call"]),
-    ("react", "no input"): ("Action: ping", [("ping", "{}")], []),
-    ("react", "empty input"): ("Action: ping\nAction Input:", [("ping", "{}")], []),
+    ("react", "no input"): ("Action: ping", [("ping", "Action: ping")], []),
+    ("react", "empty input"): ("Action: ping\nAction Input:", [("ping", "Action: ping")], []),
     ("react", "a label for input"): ("Action: ping\nAction Input:\nFinal Answer: 4", [("ping", "{}"), "4"], []),
     ("react", "a made up result for input"): (
         "Action: ping\nAction Input:\n  Observation: pong",
@@ -175,12 +170,38 @@ MALFORMED: dict[tuple[EncodingName, str], tuple[str, list[Part], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("encoding", "case"), MALFORMED, ids=" ".join)
+@each(("encoding", "case"), MALFORMED)
 def test_what_is_malformed_is_kept_and_told(encoding: EncodingName, case: str) -> None:
     text, expected, notices = MALFORMED[encoding, case]
     reply = read(ready(encoding), text)
     assert said(reply) == expected
     assert noticed(reply) == notices
+
+
+HALVES: dict[tuple[EncodingName, str], str] = {
+    ("json_schema", "an answer behind a call"): '{"tool": "add", "arguments": {"a": 1}, "answer": "It is',
+    ("json_schema", "a key behind a call"): '{"tool": "add", "arguments": {"a": 1}, "ans',
+    ("json_schema", "no brace"): '{"tool": "add", "arguments": {"a": 1}',
+    ("json_schema", "a second call"): '{"calls": [{"tool": "ping"}, {"tool": "add", "arguments": {"a"',
+    ("json_schema", "a second envelope"): '{"tool": "ping"}\n{"answer": "It',
+    ("xml", "no closing tag"): '<tool_call name="add">{"a": 1}',
+    ("xml", "name inside"): '<tool_call>{"name":"add","arguments":{}}',
+    ("xml", "a second call"): '<tool_call name="ping"/><tool_call name="add">{"a"',
+    ("xml", "a second tag"): '<tool_call name="ping"/>\n<tool_call na',
+    ("react", "a second call"): 'Action: ping\nAction Input: {}\nAction: add\nAction Input: {"a"',
+    ("react", "a second name"): "Action: ping\nAction Input: {}\nAction: ad",
+}
+
+
+@each(("encoding", "case"), HALVES)
+def test_an_answer_that_ends_within_a_call_does_not_count_if_a_call_of_it_could_run(encoding: EncodingName, case: str) -> None:
+    for cut in CUTS:
+        reading = reader(ready(encoding))
+        assert reading is not None
+        deltas = [TextDelta(0, piece) for piece in cut(HALVES[encoding, case])]
+        (*_, last) = [*reading.feed([*deltas]), *reading.feed([Stopped("done", "stop")])]
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, TruncatedStream)
 
 
 BLOCK = "See:\n```python\nx = 1\n```"

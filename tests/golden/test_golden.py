@@ -14,6 +14,7 @@ from evener.testing import check_request
 from evener.transcript import Message, Reply
 from evener.transcript.delta import Delta, Failed
 from evener.wire import assemble
+from tests.each import each
 from tests.golden.cases import FOLDER, Case, Json, cases, complaint, faults, told
 
 FILES = {"ask.json", "request.json", "response.sse", "response.json", "reply.json", "error.json", "next.json"}
@@ -43,7 +44,7 @@ def list_of(wire: str, body: Json) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("case", cases(*FILES), ids=str)
+@each("case", cases(*FILES))
 def test_a_case_has_only_files_that_are_looked_at(case: Case) -> None:
     names = {path.name for path in case.folder.iterdir()}
     assert names <= FILES
@@ -55,7 +56,7 @@ def test_every_folder_is_a_case_of_a_wire() -> None:
     assert {case.wire for case in cases(*FILES)} <= folders
 
 
-@pytest.mark.parametrize("case", cases("ask.json"), ids=str)
+@each("case", cases("ask.json"))
 def test_an_ask_becomes_its_request_and_reports_its_losses(case: Case) -> None:
     """S1.4, S1.5, S3.27, S4.7."""
     encoded = case.codec.encode(case.ask, case.quirks, None)
@@ -64,7 +65,7 @@ def test_an_ask_becomes_its_request_and_reports_its_losses(case: Case) -> None:
     assert case.codec.encode(case.ask, case.quirks, encoded).body == encoded.body
 
 
-@pytest.mark.parametrize("case", cases("request.json"), ids=str)
+@each("case", cases("request.json"))
 def test_a_request_is_read_back_to_itself_and_is_legal(case: Case) -> None:
     """S0.3."""
     request = case.json("request.json")
@@ -91,7 +92,7 @@ def test_an_answer_is_understood(case: Case, streamed: bool) -> None:
     assert complaint(caught.value) == case.json("error.json")
 
 
-@pytest.mark.parametrize("case", cases("response.sse"), ids=str)
+@each("case", cases("response.sse"))
 def test_any_chunking_gives_the_same_deltas(case: Case) -> None:
     """S4.13."""
     stream = case.bytes("response.sse")
@@ -103,7 +104,7 @@ def test_any_chunking_gives_the_same_deltas(case: Case) -> None:
         assert plain(deltas_of(case, (stream[start:end] for start, end in pairwise(cuts)))) == whole
 
 
-@pytest.mark.parametrize("case", cases("next.json"), ids=str)
+@each("case", cases("next.json"))
 def test_the_turn_goes_back_as_it_should(case: Case) -> None:
     """S1.4, S4.27."""
     asked = case.codec.encode(case.ask, case.quirks, None)
@@ -118,7 +119,7 @@ def test_the_turn_goes_back_as_it_should(case: Case) -> None:
     assert after[len(before) :] == case.json("next.json")
 
 
-@pytest.mark.parametrize(("wire", "fault"), [pytest.param(*one, id=f"{one[0]}-{one[1]['name']}") for one in faults()])
+@each(("wire", "fault"), [pytest.param(*one, id=f"{one[0]}-{one[1]['name']}") for one in faults()])
 def test_a_fault_has_its_type(wire: str, fault: Json) -> None:
     body = fault["body"].encode() if isinstance(fault["body"], str) else json.dumps(fault["body"]).encode()
     error = Case(wire, "").codec.fault(fault["status"], fault.get("headers", {}), body)

@@ -156,6 +156,7 @@ def test_it_is_decided_exactly_once() -> None:
 
 
 def test_a_changed_schema_is_asked_about_again() -> None:
+    """S2.70."""
     shop = Shop()
     store = MemoryStore()
     one, result = paused(shop, store)
@@ -271,7 +272,7 @@ def test_paused_runs_cost_nothing_but_their_bytes_in_the_store(tmp_path: Path) -
         before = await pause(20)
         grown = await pause(many) - before
         timers = [handle for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
-        waits = len(asyncio.all_tasks()) - 1 + len(timers) + one.threads.busy
+        waits = len(asyncio.all_tasks()) - 1 + len(timers) + one.tool_threads.busy
         logs = len(await store.logs())
         await store.aclose()
         return grown, waits, logs

@@ -21,11 +21,10 @@ HOPS = 40
 KILLS = 3
 
 
-@pytest.mark.parametrize("seed", [1, 6])
-def test_a_conversation_hops_over_wires_branches_and_deaths(seed: int, tmp_path: Path) -> None:
+def test_a_conversation_hops_over_wires_branches_and_deaths(tmp_path: Path) -> None:
     """S1.21, S1.22, S1.23, S1.24, S2.64, S3.1, S3.6: never refused, every loss listed, every branch verifies and replays."""
     with quick_folder(tmp_path) as folder:
-        tally = walk(HOPS, seed, folder, kills=KILLS)
+        tally = walk(HOPS, 1, folder, kills=KILLS)
     assert tally.violations == []
     assert (tally.hops, tally.kills, tally.refused) == (HOPS, KILLS, 0)
     assert set(tally.wires) == {"anthropic_messages", "openai_responses", "openai_chat", "gemini"}

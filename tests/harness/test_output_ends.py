@@ -103,7 +103,7 @@ def test_they_do_not_count_in_the_tree_of_runs_either() -> None:
 
 
 @pytest.mark.parametrize("output", [None, Person])
-def test_no_tool_and_no_agent_takes_its_name(output: object) -> None:
+def test_no_tool_and_no_agent_takes_its_name(output: type | None) -> None:
     """S2.52: the name is reserved."""
 
     def final_result(name: str) -> str:
@@ -240,7 +240,7 @@ def test_each_row_has_its_own_default_form(wire: str, model: str, form: OutputFo
 
 # Names and unions that one wire refuses.
 
-ODD: list[tuple[object, object]] = [
+ODD: list[tuple[dict[str, object], object]] = [
     ({"type": "object", "properties": {"städt": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n", "städt"],
       "additionalProperties": False}, {"n": 1, "städt": "Köln"}),
     ({"type": "object", "oneOf": [{"properties": {"k": {"const": "a"}, "x": {"type": "integer"}}, "required": ["k", "x"]},
@@ -251,7 +251,7 @@ ODD: list[tuple[object, object]] = [
 
 @pytest.mark.parametrize(("schema", "value"), ODD, ids=["names", "oneOf", "anyOf"])
 @pytest.mark.parametrize("wire", ROWS)
-def test_names_and_unions_at_the_top_of_a_schema_work(wire: str, schema: object, value: dict[str, object]) -> None:
+def test_names_and_unions_at_the_top_of_a_schema_work(wire: str, schema: dict[str, object], value: dict[str, object]) -> None:
     """S2.52, S2.55: of a structured answer, and of an ordinary tool."""
     got: list[object] = []
 
@@ -260,7 +260,7 @@ def test_names_and_unions_at_the_top_of_a_schema_work(wire: str, schema: object,
         got.append(arguments)
         return "noted"
 
-    own = Tool.of("note", schema, function=note)  # type: ignore[arg-type]
+    own = Tool.of("note", schema, function=note)
     script = [turn(Call("note", value)), turn(Call("final_result", value))]
     with FakeServer(wire, script) as server:
         model = open_model(ROWS[wire], base_url=server.url, key="k", environ={})

@@ -125,7 +125,7 @@ def test_s1_27_a_stable_part_that_changes_between_runs_is_refused() -> None:
 
 
 def test_s1_27_the_mark_stands_after_the_last_stable_part_and_the_prefix_stays() -> None:
-    """On the wire: what changes has no mark, and up to the mark two runs send the same."""
+    """S1.12: on the wire, what changes has no mark, and up to the mark two runs send the same."""
     with FakeServer("anthropic_messages", [turn(Call("look", {"item": "tea"})), turn(Text("a")), turn(Text("b"))]) as server:
         model = open_model("anthropic:claude-opus-4-5", base_url=server.url, key="k", environ={})
         one = Harness(model, system=five(), tools=[look], store="memory")

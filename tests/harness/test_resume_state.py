@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from evener import Harness, Limits, MemoryStore, tool
+from evener import Harness, Limits, MemoryStore, ModelRetry, tool
 from evener.errors import BadDocument, UsageError
 from evener.hooks import Cancel, Hook
 from evener.model import open_model
 from evener.resume_state import ResumeState
 from evener.testing import Call, FakeServer, Refusal, Thinking, turn
 from evener.testing.scripted_model import ScriptedModel, calls
-from evener.transcript.blocks import ToolCall
+from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
+from evener.transcript.reply import Reply, Stop
 from tests.driver.stage import WIRES
 from tests.harness.test_resuming import model_of, sealed, serving
 from tests.model.stage import NOWHERE, fresh_key, watched
@@ -62,6 +63,8 @@ def test_s2_62_a_state_goes_on_with_any_provider(here: str, there: str) -> None:
             assert state is not None
             assert state.model == ours.name
             assert state.origin == ours.origin
+            told = json.loads(state.text)
+            assert (told["kind"], told["version"], told["origin"]["wire"]) == ("evener.resume_state", 1, here)
             theirs = ours if here == there else model_of(other, there, watch)
             fresh = Harness(theirs, tools=[add], store=MemoryStore(), system="Another prompt.")
             result = await fresh.run("And 3+4?", resume_from=ResumeState(state.text))
@@ -124,7 +127,7 @@ def pay() -> str:
 @tool(retries=0)
 def fail() -> str:
     """Fail."""
-    raise UsageError("no")
+    raise ModelRetry("no")
 
 
 CALL = calls(ToolCall.of("c", "pay", {}))
@@ -136,12 +139,16 @@ UNCLEAN: dict[str, Callable[[], object]] = {
         [calls(ToolCall.of("f", "final_result", {"a": 1}))],
         output={"type": "object", "properties": {"a": {"type": "integer"}}}, output_form="tool",
     ),
+    "tool retries": lambda: ended([calls(ToolCall.of("c", "fail", {}))], tools=[fail]),
+    "output retries": lambda: ended(["no number"], output=int, output_form="native", limits=Limits(corrections=0)),
+    "unexpected": lambda: ended([Reply((TextBlock("so"),), Stop("cancelled"))]),
+    "cut off": lambda: ended([Reply((TextBlock("so"),), Stop("length"))]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("stop", UNCLEAN)
 def test_s2_63_no_state_after_anything_but_a_clean_end(stop: str) -> None:
-    """S2.63: cancels, limits, approvals and answers that are calls give none."""
+    """S2.63: cancels, limits, approvals, retries that are spent, unexpected turns and answers that are calls give none."""
     assert UNCLEAN[stop]() is None
 
 

@@ -188,19 +188,20 @@ def test_a_tool_that_blocks_the_event_loop_does_not_lose_the_lease(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def renewing() -> list[str]:
-    return [one.name for one in threading.enumerate() if one.name == "evener-leases"]
+def renewing() -> set[threading.Thread]:
+    return {one for one in threading.enumerate() if one.name == "evener-leases"}
 
 
 def test_many_runs_share_one_thread_that_renews_and_it_ends_with_the_store(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "store.db", lease=LEASE)
-        seen: list[list[str]] = []
+        others = renewing()  # of stores that other tests left open
+        seen: list[set[threading.Thread]] = []
 
         @tool(effect="read")
         async def look() -> str:
             """Look."""
-            seen.append(renewing())
+            seen.append(renewing() - others)
             await asyncio.sleep(LEASE)
             return "seen"
 
@@ -210,7 +211,7 @@ def test_many_runs_share_one_thread_that_renews_and_it_ends_with_the_store(tmp_p
         await asyncio.gather(*(agent().run("Go.") for _ in range(10)))
         assert max(map(len, seen)) == 1
         await store.aclose()
-        await patience.until(lambda: not renewing())
+        await patience.until(lambda: not renewing() - others)
 
     asyncio.run(scenario())
 

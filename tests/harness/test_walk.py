@@ -4,6 +4,7 @@ One prompt without a tool, on the default SQLite store and a strict fake over HT
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from evener.testing import FakeServer, turn
 from tests.driver.stage import WIRES
 from tests.driver.test_wires import TARGETS
 
-MOST = 61
+MOST = 50
 """Files, `testing` aside."""
 WALKER = Path(__file__).with_name("walker.py")
 
@@ -23,8 +24,11 @@ def walk(wire: str, folder: Path) -> dict[str, list[str]]:
     """The files of which a function ran, with these functions."""
     model, dialect = TARGETS[wire]
     with FakeServer(wire, [turn("Hello.")], dialect=dialect, models=(model.partition(":")[2],)) as server:
-        command = [sys.executable, str(WALKER), model, server.url, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        command = [sys.executable, str(WALKER), model, server.url]
+        usual = {name: value for name, value in os.environ.items() if name != "EVENER_TRACES"}  # on, as they are by default
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, env={**usual, "EVENER_HOME": str(folder / "home")}
+        )
         assert done.returncode == 0, done.stderr
         assert server.rejected == []
     told = json.loads(done.stdout)

@@ -1,7 +1,8 @@
 """Runs one prompt in this process and prints the files under src/evener of which a function ran, as JSON.
 
-Called by `test_walk` in a fresh process, with a wire, a model, a server's address and a folder for the store. A module body and
-a class body are no functions, and what runs while a module of ours is imported does not count.
+Called by `test_walk` in a fresh process, with a model and a server's address. Nothing else is set: the store is a SQLite
+file and traces are on, as they are by default. A module body and a class body are no functions, and what runs while a module of
+ours is imported does not count; neither does the thread that writes traces, which gets a run when its result is there.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import threading
 from types import FrameType
 
 ROOT = "/src/evener/"
+RECORDER = "evener-traces"
 found: dict[str, set[str]] = {}
 importing: dict[int, int] = {}  # by thread: how many module bodies of ours are being run
 
@@ -22,19 +24,21 @@ def watch(frame: FrameType, event: str, _argument: object) -> None:
     if place < 0 or event not in ("call", "return"):
         return
     me = threading.get_ident()
+    if threading._active[me].name == RECORDER:  # type: ignore[attr-defined]  # current_thread() would be traced itself
+        return
     if code.co_name == "<module>":
         importing[me] = importing.get(me, 0) + (1 if event == "call" else -1)
     elif event == "call" and code.co_flags & inspect.CO_OPTIMIZED and not importing.get(me):
         found.setdefault(code.co_filename[place + len(ROOT) :], set()).add(code.co_qualname)
 
 
-def main(model: str, url: str, folder: str) -> None:
+def main(model: str, url: str) -> None:
     sys.setprofile(watch)
     threading.setprofile(watch)
     from evener import Harness, open_model
 
     opened = open_model(model, base_url=url, key="sk-test", environ={})
-    result = asyncio.run(Harness(opened, store=f"{folder}/store.db").run("Hi"))
+    result = asyncio.run(Harness(opened).run("Hi"))
     sys.setprofile(None)
     threading.setprofile(None)
     files = {file: sorted(names) for file, names in sorted(found.items()) if not file.startswith("testing/")}

@@ -26,7 +26,7 @@ from evener.transcript import (
 from evener.transcript.repair import ALLOWED
 from tests.laws.strategies import histories, wild
 
-law = settings(max_examples=100, deadline=None)
+law = settings(max_examples=50, deadline=None)
 rules = st.builds(RepairRules, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 here = st.builds(RepairRules, st.just(False), st.booleans(), st.booleans(), st.booleans())
 

@@ -42,7 +42,7 @@ from evener.transport.http import HttpTransport, read_all
 from evener.transport.secrets import forms_of, note_secret
 from tests.patience import PATIENCE
 from tests.store.extras.stores import leftovers
-from tests.transport.servers import raw, serving, whole
+from tests.transport.servers import listening, raw, serving, whole
 
 _random = random.Random(14)
 KEYS = [
@@ -176,7 +176,10 @@ async def unknown_host(key: str) -> None:
 
 
 async def no_tls(key: str) -> None:
-    async with serving(raw(b"no TLS here\r\n", end="close")) as served:
+    async def answer_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"no TLS here\r\n")
+
+    async with listening(answer_at_once) as served:
         asking = ask(served.url.replace("http://", "https://"), key)
         key = ""
         await asking

@@ -17,7 +17,7 @@ from evener.transcript import (
 )
 from tests.laws.strategies import messages, transcripts
 
-law = settings(max_examples=100, deadline=None)
+law = settings(max_examples=50, deadline=None)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -19,7 +19,7 @@ from tests.laws.streams import WRITERS, Stream, cut, streams
 
 T = TypeVar("T")
 QUIRKS = Quirks()
-law = settings(max_examples=120, deadline=None)
+law = settings(max_examples=50, deadline=None)
 wires = pytest.mark.parametrize("wire", [wire for wire in CODECS if documents(wire, "response.json")])
 HEADERS = {"retry-after": "nan", "retry-after-ms": "1e999", "x-should-retry": "perhaps"}
 

@@ -34,9 +34,9 @@ from evener.wire import CODECS, Encoded, Quirks, moved
 from tests.laws.asks import asks, caches, opaque, sealed_by, sendable, target, thoughts, tools
 from tests.laws.strategies import histories, wild
 
-law = settings(max_examples=80, deadline=None)
+law = settings(max_examples=40, deadline=None)
 wires = pytest.mark.parametrize("wire", CODECS)
-MARKS = ("cache_control", "prompt_cache_breakpoint")
+MARKS = ("cache_control", "prompt_cache_breakpoint", "prompt_cache_options")
 quirks = st.sampled_from(
     [
         Quirks(),

@@ -111,7 +111,7 @@ def test_killed_twice_and_more_it_resumes_to_the_same_end() -> None:
     turns=hs.lists(hs.lists(hs.sampled_from(sorted(TOOLS)), min_size=1, max_size=4), min_size=1, max_size=4),
     moment=hs.integers(0, 120),
 )
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_conversation_killed_anywhere(turns: list[list[str]], moment: int) -> None:
     replies: list[Message] = [
         reply(number, *((tool, f"{number}{place}") for place, tool in enumerate(turn))) for number, turn in enumerate(turns)

@@ -6,6 +6,7 @@ import pytest
 
 from evener import Harness, open_model, tool
 from evener import errors as e
+from evener.encodings import EncodingName
 from evener.testing import FakeServer
 from evener.testing.servers import Call, turn
 from evener.testing.servers.status import Raw
@@ -174,6 +175,47 @@ def test_a_call_cut_by_the_output_limit_before_its_arguments_does_not_run(wire: 
                 assert (result.text, result.stop) == ("Paid.", "done")
 
     run(go())
+    assert runs == [7]
+
+
+WRITTEN: dict[EncodingName, str] = {
+    "json_schema": '{"tool": "pay", "arguments": {"amount": 7}, "answer": "Now."}',
+    "xml": 'So.\n<tool_call name="pay">{"amount": 7}</tool_call>',
+    "react": 'Thought: so\nAction: pay\nAction Input: {"amount": 7}',
+}
+
+
+@pytest.mark.parametrize("encoding", WRITTEN)
+def test_no_call_of_a_text_that_was_cut_runs_however_politely_it_ended(
+    encoding: EncodingName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evener.loop.plan.WAITS", (0.001,))
+    runs: list[int] = []
+
+    @tool(effect="write")
+    def pay(amount: int = 0) -> str:
+        """Pay."""
+        runs.append(amount)
+        return "paid"
+
+    said: list[str] = []
+
+    async def cut_everywhere(text: str) -> None:
+        async def go(first: str) -> None:
+            said[:] = [first, "All is well."]
+            assert (await Harness(model, tools=[pay], store="memory").run("Pay.")).stop == "done"
+
+        with FakeServer("openai_chat", lambda _: turn(said.pop(0))) as server:
+            model = open_model(
+                MODELS["openai_chat"], environ=NOWHERE, key=fresh_key(), base_url=server.url,
+                encoding=encoding, retries=Retries(attempts=1),
+            )  # fmt: skip
+            for cut in {*range(12, len(text), 6), *range(len(text) - 4, len(text))}:
+                await go(text[:cut])
+                assert runs == [], text[:cut]
+            await go(text)
+
+    run(cut_everywhere(WRITTEN[encoding]))
     assert runs == [7]
 
 

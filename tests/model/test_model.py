@@ -246,7 +246,7 @@ SWITCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"thinking_budget": 2000, "max_output_tokens": 3000},
         {"thinking.type": "enabled", "thinking.budget_tokens": 2000, "max_tokens": 3000},
     ),
-    ("openai:gpt-5.5", {"effort": "high"}, {"reasoning.effort": "high"}),
+    *(("openai:gpt-5", {"effort": level}, {"reasoning.effort": level}) for level in ("minimal", "low", "medium", "high")),
     ("openai:gpt-5.5", {"thinking": False}, {"reasoning.effort": "none"}),
     ("openai:gpt-5.5", {"max_output_tokens": 77}, {"max_output_tokens": 77}),
     ("openai-chat:gpt-4.1", {"max_output_tokens": 77, "temperature": 0.5}, {"max_completion_tokens": 77, "temperature": 0.5}),
@@ -394,3 +394,13 @@ def test_an_answer_has_one_message_which_is_as_old_as_the_answer(wire: str) -> N
     assert made == {id(answer.message)}
     assert answer.message.created_at is not None
     assert began <= answer.message.created_at <= ended
+
+
+def test_a_tiny_model_is_asked_as_its_row_says_where_the_caller_does_not() -> None:
+    talk = Transcript([Message.user_text("Hi")])
+    usual = open_model("local:smollm2", environ={}).ask(talk).settings
+    own = open_model("local:smollm2", environ={}, temperature=0.7, max_output_tokens=900).ask(talk).settings
+    other = open_model("openai-chat:gpt-4.1", key="k", environ={}).ask(talk).settings
+    assert (usual.temperature, usual.max_output_tokens) == (0.0, 256)
+    assert (own.temperature, own.max_output_tokens) == (0.7, 900)
+    assert (other.temperature, other.max_output_tokens) == (None, None)

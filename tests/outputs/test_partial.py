@@ -61,7 +61,7 @@ def agree(text: str, seed: int, form: OutputForm, *, wrapped: bool) -> None:
         assert [shown] == seen([text[:place]], form=form, wrapped=wrapped)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     value=JSON,
     ascii_only=st.booleans(),
@@ -75,13 +75,13 @@ def test_any_cutting_shows_the_same(value: object, ascii_only: bool, indent: int
     agree(text.removeprefix(lead), seed, "native", wrapped=bool(seed % 2))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(text=SIGNS, seed=st.integers(0, 99), form=st.sampled_from(["native", "prompted"]))
 def test_garbage_never_raises_and_shows_the_same_however_it_is_cut(text: str, seed: int, form: OutputForm) -> None:
     agree(text, seed, form, wrapped=False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(value=JSON, ascii_only=st.booleans(), seed=st.integers(0, 99))
 def test_in_the_end_it_is_the_answer(value: object, ascii_only: bool, seed: int) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
@@ -96,7 +96,7 @@ def test_in_the_end_it_is_the_answer(value: object, ascii_only: bool, seed: int)
     assert not growing.broken
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(value=JSON, seed=st.integers(0, 99), lead=st.sampled_from(LEADS[:6]))
 def test_in_the_end_it_is_what_the_encodings_read_out_of_a_prompted_answer(value: object, seed: int, lead: str) -> None:
     said = lead + json.dumps(value) + ("\n```" if "```" in lead else "")

@@ -202,7 +202,7 @@ calls = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(policies, calls, st.sampled_from(EFFECTS), st.booleans())
 def test_law_the_decision_is_that_of_the_first_rule_that_decides_alone(
     policy: Policy, call: ToolCall, effect: Effect, approval: bool

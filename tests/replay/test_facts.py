@@ -16,7 +16,7 @@ from evener.events import LimitHit, ToolFacts
 from evener.hooks import Cancel, Hook
 from evener.loop.state import fold
 from evener.model import open_model
-from evener.model.endpoint import prepare_request
+from evener.model.stream import prepare_request
 from evener.policy.rules import Defaults, Policy, Rule
 from evener.replay import replay
 from evener.store.memory import MemoryStore
@@ -87,6 +87,7 @@ def test_the_setup_of_a_run_is_in_its_log() -> None:
         fetches=(False, False),
         interrupts=("limit",),
         decide_within=30.0,
+        shortens=True,
     )
     assert ev.decode_event(ev.encode_event(config)) == config
     assert differences(events) == []

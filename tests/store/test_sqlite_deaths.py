@@ -13,8 +13,8 @@ from evener.store import LeaseHeld, SqliteStore
 from tests.store.children import child, finished, line, say
 from tests.store.stores import flaws, run, said, texts
 
-KILLS = 40
-ROUNDS = 4  # each begins with a new file
+KILLS = 16
+ROUNDS = 2  # each begins with a new file
 LOGS = 3
 PIECE = re.compile(r"(\d+\.\d+) (\d)/(\d) ")
 

@@ -13,11 +13,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from evener.errors import StoreError
+from evener import Harness
+from evener.errors import StoreError, UsageError
 from evener.events import Opened
 from evener.store import Damaged, LeaseHeld, SqliteStore, export_lines
 from evener.store.sqlite import file, rows
 from evener.store.sqlite.file import data_folder, default_path, store_error
+from evener.testing import ScriptedModel
 from tests.store.stores import flaws, opened, run, said
 
 
@@ -45,6 +47,18 @@ async def made(path: Path) -> None:
 def rewrite(path: Path, statement: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(statement)
+
+
+@pytest.mark.parametrize("name", ["", ":memory:", Path(":memory:")])
+def test_a_name_that_sqlite_takes_for_no_file_is_refused(
+    name: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match='store="memory"'):
+        SqliteStore(name)
+    with pytest.raises(UsageError, match='store="memory"'):
+        Harness(ScriptedModel(["Hello."]), store=name)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])

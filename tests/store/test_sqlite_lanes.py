@@ -15,7 +15,7 @@ import pytest
 from evener.errors import StoreError
 from evener.store import Note, SqliteStore
 from evener.store.sqlite.file import StoreBusy, connect
-from evener.store.sqlite.writer import QUICK, Group, WriterThread, perform_writes
+from evener.store.sqlite.writer import QUICK, STALL, Group, WriterThread, perform_writes
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -242,7 +242,7 @@ def test_a_forked_child_is_told_to_make_its_own(tmp_path: Path) -> None:
 
 
 def test_a_lone_log_is_written_in_the_loops_thread_while_the_disk_is_quick(tmp_path: Path) -> None:
-    """The thread does it where it must wait: for another process, for several logs, after a slow write."""
+    """The thread does it where it must wait: for another process, for several logs, after a slow write if other tasks run."""
     by: list[bool] = []
 
     async def scenario() -> None:
@@ -258,12 +258,16 @@ def test_a_lone_log_is_written_in_the_loops_thread_while_the_disk_is_quick(tmp_p
 
         async def append(lasted: float) -> list[bool]:
             by.clear()
-            store._writer._lasted = lasted
+            store._writer._lasts = lasted
             await log.append(said("x"))
             return list(by)
 
         assert await append(0.0) == [True]
+        assert await append(QUICK * 2) == [True]  # nothing else in this loop could use the time
+        assert await append(STALL * 2) == [False]
+        beside = asyncio.create_task(asyncio.Event().wait())
         assert await append(QUICK * 2) == [False]
+        beside.cancel()
         with locked(store.path) as other:
             waiting = asyncio.create_task(append(0.0))
             while by != [True, False]:  # it would wait here, so it was handed over
@@ -274,7 +278,7 @@ def test_a_lone_log_is_written_in_the_loops_thread_while_the_disk_is_quick(tmp_p
         assert await append(0.0) == [False]
         await second.aclose()
         assert await append(0.0) == [True]
-        assert [type(event).__name__ for event in await store.read("a")][1:] == ["Cancelled"] * 5
+        assert [type(event).__name__ for event in await store.read("a")][1:] == ["Cancelled"] * 7
         assert await store.verify() == []
         await store.aclose()
 

@@ -80,6 +80,7 @@ def test_nothing_is_staged_while_a_write_is_under_way(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "store.db")
         log = await store.create("a", opened(), holder="me")
+        second = await store.create("b", opened(), holder="me")  # so that the store's thread writes
         writing = asyncio.ensure_future(log.append(said("one")))
         await asyncio.sleep(0)
         assert log.stage(said("two")) is None
@@ -87,6 +88,7 @@ def test_nothing_is_staged_while_a_write_is_under_way(tmp_path: Path) -> None:
         assert log.stage(said("two")) == (said("two"),)
         await log.append()
         assert texts(await store.read("a")) == ["one", "two"]
+        await second.aclose()
         await store.aclose()
 
     run(scenario())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evener.testing import check_request
 from evener.testing.check import DIALECTS
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
+from tests.each import each
 from tests.testing.chat_cases import ACCEPTED, BASES, CASES, CLONE, LOOP, PLAIN, WIRE
 from tests.testing.edits import Case, Json, edited
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
@@ -41,13 +42,13 @@ def named(exchange: Exchange) -> str:
     return exchange.provider if exchange.provider in NAMES else ""
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each("case", CASES)
 def test_an_edit_that_breaks_a_rule_is_reported_and_its_base_is_not(case: Case) -> None:
     assert check_request(WIRE, case.base, **case.options) == []
     assert case.rule in rules(WIRE, case.body, **case.options)
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@each("name", ACCEPTED)
 def test_what_the_api_takes_is_not_reported(name: str) -> None:
     body, options = ACCEPTED[name]
     assert check_request(WIRE, body, **options) == []
@@ -151,7 +152,7 @@ def test_any_one_value_of_a_body_may_be_anything(dialect: str) -> None:
 
 
 @given(body=st.dictionaries(st.sampled_from([*PLAIN, *LOOP, "tool_choice", "response_format", "stop"]), VALUES, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_json_gives_violations_and_never_an_error(body: Json) -> None:
     for found in check_request(WIRE, body):
         assert found.rule
@@ -159,7 +160,7 @@ def test_any_json_gives_violations_and_never_an_error(body: Json) -> None:
 
 
 @given(data=st.data(), dialect=st.sampled_from(["", *NAMES]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_change_to_a_valid_body_never_raises(data: st.DataObject, dialect: str) -> None:
     body = copy.deepcopy(data.draw(st.sampled_from(BASES)))
     for _change in range(data.draw(st.integers(1, 3))):

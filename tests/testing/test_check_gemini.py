@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evener.testing import check_request
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
+from tests.each import each
 from tests.testing.edits import Case, Json, edited
 from tests.testing.gemini_cases import ACCEPTED, BASES, CASES, CONFIGURED, LOOP, PLAIN, SNAKE, WIRE
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
@@ -43,19 +44,19 @@ def respelled(value: Any) -> Any:
     return {re.sub("([A-Z])", r"_\1", key).lower(): one if key in free else respelled(one) for key, one in value.items()}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@each("case", CASES)
 def test_an_edit_that_breaks_a_rule_is_reported_and_its_base_is_not(case: Case) -> None:
     assert check_request(WIRE, case.base, **case.options) == []
     assert case.rule in rules(WIRE, case.body, **case.options)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.raw is None], ids=str)
+@each("case", [case for case in CASES if case.raw is None])
 def test_a_broken_rule_is_reported_in_the_other_spelling_too(case: Case) -> None:
     assert check_request(WIRE, respelled(case.base), **case.options) == []
     assert case.rule in rules(WIRE, respelled(case.body), **case.options)
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@each("name", ACCEPTED)
 def test_what_the_api_takes_is_not_reported(name: str) -> None:
     body, options = ACCEPTED[name]
     assert check_request(WIRE, body, **options) == []
@@ -139,7 +140,7 @@ def test_any_one_value_of_a_body_may_be_anything() -> None:
 
 
 @given(body=st.dictionaries(st.sampled_from([*LOOP, *CONFIGURED, *SNAKE]), VALUES, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_json_gives_violations_and_never_an_error(body: Json) -> None:
     for found in check_request(WIRE, body, model="gemini-3-flash-preview"):
         assert found.rule
@@ -147,7 +148,7 @@ def test_any_json_gives_violations_and_never_an_error(body: Json) -> None:
 
 
 @given(data=st.data(), model=st.sampled_from(MODELS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_change_to_a_valid_body_never_raises(data: st.DataObject, model: str) -> None:
     body = copy.deepcopy(data.draw(st.sampled_from(BASES)))
     for _change in range(data.draw(st.integers(1, 3))):

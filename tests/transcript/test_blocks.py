@@ -65,7 +65,7 @@ def test_a_change_is_a_replacement() -> None:  # S0.11
     assert block == TextBlock("hi")
 
 
-def test_accounting_matches_on_kinds_and_parses_nothing() -> None:  # S0.7, S0.37
+def test_a_match_on_kinds_is_exhaustive() -> None:
     def size(block: Block) -> int:
         match block:
             case TextBlock(text) | ReasoningBlock(text):
@@ -220,6 +220,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (made(DocumentBlock, Inline(""), cache=0), "DocumentBlock.cache"),
     (made(ReasoningBlock, 5), "ReasoningBlock.text"),
     (made(ReasoningBlock, "a", {"signature": "x"}), "ReasoningBlock.seal"),
+    (made(ReasoningBlock, "a", None, -1), "ReasoningBlock.tokens"),
     (made(ToolCall, 5, "f"), "ToolCall.id"),
     (made(ToolCall, "1", LONE), "ToolCall.name"),
     (made(ToolCall, "1", "f", 5), "ToolCall.raw"),

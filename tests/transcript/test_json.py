@@ -91,7 +91,7 @@ def test_nothing_is_lost_between_writing_and_reading() -> None:  # S0.1, S0.12
     assert said.usage == Usage(100, 70, 20, 10, 50, 30)
     assert said.origin == Origin("anthropic_messages", "acme", "https://api.example.org", "model-1", "acct_f00d")
     assert said.blocks[0] == ReasoningBlock(
-        "Look it up, then add.", Seal('{"signature": "c2lnbmVk"}', said.origin, "9f86d081", "sig_1")
+        "Look it up, then add.", Seal('{"signature": "c2lnbmVk"}', said.origin, "9f86d081", "sig_1"), 30
     )
     assert said.calls[1].raw == '{"a":'
 

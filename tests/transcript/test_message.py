@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
+import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
@@ -127,6 +128,24 @@ def test_the_arguments_of_a_reply_are_copied() -> None:  # S0.17
     message = Message.from_assistant_response(reply(ADD))
     message.calls[0].args["a"] = "changed"
     assert message.calls[0].args == ADD.args == {"a": 1}
+
+
+def test_the_providers_own_counts_are_in_the_metadata_of_message_and_reasoning() -> None:  # S0.17
+    thought = ReasoningBlock("", Seal('{"signature":"x"}'))
+    counted = Usage(input_total=9, cache_read=4, output_total=7, reasoning=5)
+    message = Message.from_assistant_response(Reply((thought, WHY, TextBlock("so")), Stop("done"), counted))
+    first, second, _ = message.blocks
+    assert isinstance(first, ReasoningBlock)
+    assert isinstance(second, ReasoningBlock)
+    assert first.metadata == {"provider_tokens": 5, "signature": "x"}
+    assert second.metadata == WHY.metadata  # the count is of all reasoning, so it stands once
+    assert message.metadata["signature"] == "x"
+    assert message.metadata["provider_tokens"] == {
+        "input_total": 9, "uncached": 0, "cache_read": 4, "cache_write": 0, "output_total": 7, "reasoning": 5,
+    }  # fmt: skip
+    assert Message.user_text("hi").metadata == {}
+    kept = msgspec.json.decode(msgspec.json.encode(message), type=Message)
+    assert (kept, kept.metadata) == (message, message.metadata)
 
 
 def test_an_empty_reply_is_an_empty_text() -> None:  # S0.17

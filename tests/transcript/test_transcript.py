@@ -92,16 +92,6 @@ def test_a_path_knows_its_nodes() -> None:  # S3.6
             wrong()
 
 
-def test_a_dropped_message_keeps_its_name() -> None:  # S0.16
-    full = Transcript(numbered(4))
-    summary = Message.user_text("what was said")
-    compact = Transcript([summary, *full.messages[2:]])
-    dropped = full.messages[1].id
-    assert dropped not in [message.id for message in compact]
-    assert [message.id for message in full if message.id == dropped] == [dropped]
-    assert [message.id for message in compact][1:] == ["m2", "m3"]
-
-
 @pytest.mark.parametrize(
     ("make", "match"),
     [

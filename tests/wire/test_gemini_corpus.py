@@ -11,7 +11,6 @@ from functools import cache
 from itertools import groupby, pairwise
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from evener import errors as e
@@ -21,6 +20,7 @@ from evener.transcript import Ask, Message, Origin, Reply, TextBlock, ToolResult
 from evener.transcript.delta import Delta, Failed
 from evener.wire import CODECS, Quirks, assemble
 from tests.corpus import Exchange, Json, exchanges, needs_corpus, usual_recordings
+from tests.each import each
 from tests.oracle import oracle_errors
 from tests.wire import gemini
 
@@ -74,7 +74,7 @@ def test_there_is_traffic_of_every_kind() -> None:
     assert {one.provider for one in ALL} == gemini.ROWS.keys()
 
 
-@pytest.mark.parametrize("exchange", ANSWERED, ids=name_of)
+@each("exchange", ANSWERED, name_of)
 def test_an_answer_decodes_to_what_it_says(exchange: Exchange) -> None:
     expected = gemini.streamed(exchange.sse) if exchange.sse else gemini.whole(exchange.response or {})
     reply = reply_to(exchange)
@@ -83,7 +83,7 @@ def test_an_answer_decodes_to_what_it_says(exchange: Exchange) -> None:
     assert len({call.id for call in reply.calls}) == len(reply.calls)
 
 
-@pytest.mark.parametrize("exchange", STREAMED, ids=name_of)
+@each("exchange", STREAMED, name_of)
 def test_a_stream_cut_at_every_byte_gives_the_same_deltas(exchange: Exchange) -> None:
     stream = exchange.sse or b""
     whole = deltas_of(exchange, [stream])
@@ -92,7 +92,7 @@ def test_a_stream_cut_at_every_byte_gives_the_same_deltas(exchange: Exchange) ->
         assert deltas_of(exchange, (stream[at : at + size] for at in range(0, len(stream), size))) == whole
 
 
-@pytest.mark.parametrize("exchange", STREAMED, ids=name_of)
+@each("exchange", STREAMED, name_of)
 def test_a_stream_without_a_finish_reason_is_truncated(exchange: Exchange) -> None:
     stream = (exchange.sse or b"").replace(b"\r\n", b"\n")
     for cut in (len(stream) // 10, stream.rindex(b"data:"), len(stream) - 9):
@@ -101,7 +101,7 @@ def test_a_stream_without_a_finish_reason_is_truncated(exchange: Exchange) -> No
         assert type(last.error) is e.TruncatedStream
 
 
-@pytest.mark.parametrize("exchange", [one for one in ALL if one.status != 200], ids=name_of)
+@each("exchange", [one for one in ALL if one.status != 200], name_of)
 def test_a_refusal_has_its_type_and_the_providers_words(exchange: Exchange) -> None:
     said = (exchange.response or {})["error"]
     kind = {400: e.InvalidRequest, 404: e.ModelNotFound}[exchange.status]
@@ -128,7 +128,7 @@ def test_requests_come_back_the_same_or_a_loss_says_why_not() -> None:
     assert len(differ) <= len(ALL) * (1 - SHARE)
 
 
-@pytest.mark.parametrize("exchange", ALL, ids=name_of)
+@each("exchange", ALL, name_of)
 def test_a_request_written_again_is_legal_and_stays_as_it_is(exchange: Exchange) -> None:
     once = CODEC.encode(read(exchange), quirks(exchange), None)
     assert check_request("gemini", once.body, model=gemini.model_of(exchange)) == []
@@ -148,7 +148,7 @@ def test_one_message_at_a_time_gives_the_same_bytes() -> None:
             assert prior.body == CODEC.encode(part, quirks(one), None).body
 
 
-@pytest.mark.parametrize("exchange", ALL, ids=name_of)
+@each("exchange", ALL, name_of)
 def test_the_path_is_the_recorded_one(exchange: Exchange) -> None:
     ask = replace(read(exchange), stream=exchange.sse is not None)
     path = CODEC.encode(ask, quirks(exchange), None).path
@@ -208,7 +208,7 @@ def test_there_are_tool_loops_of_every_kind() -> None:
     assert sum(one.sse is not None for one, _ in LOOPS) >= 5
 
 
-@pytest.mark.parametrize(("one", "later"), LOOPS, ids=[one.id for one, _ in LOOPS])
+@each(("one", "later"), LOOPS)
 def test_a_turn_goes_back_as_the_recorded_client_sent_it(one: Exchange, later: Exchange) -> None:
     theirs, ours = both(one, later)
     said = gemini.streamed(one.sse) if one.sse else gemini.whole(one.response or {})

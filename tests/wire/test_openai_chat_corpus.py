@@ -20,6 +20,7 @@ from evener.transcript import delta as d
 from evener.wire import CODECS, Encoded, Quirks, assemble
 from evener.wire.request import make_id
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
+from tests.each import each
 from tests.wire import chat
 
 pytestmark = needs_corpus
@@ -94,7 +95,7 @@ def test_every_provider_of_the_recordings_is_here() -> None:
 # Answers.
 
 
-@pytest.mark.parametrize("exchange", cases(SOUND))
+@each("exchange", cases(SOUND))
 def test_an_answer_decodes_to_what_it_says(exchange: Exchange) -> None:
     reply, said = replied(exchange), chat.answer(exchange)
     thoughts = [block for block in reply.blocks if isinstance(block, ReasoningBlock)]
@@ -134,7 +135,7 @@ def test_a_200_that_is_no_completion_says_so() -> None:
         CODEC.decode((echo.text or "").encode(), Quirks())
 
 
-@pytest.mark.parametrize("exchange", cases(STREAMED))
+@each("exchange", cases(STREAMED))
 def test_a_stream_cut_at_every_byte_gives_the_same_deltas(exchange: Exchange) -> None:
     stream = exchange.sse or b""
     whole = deltas(exchange, [stream])
@@ -142,7 +143,7 @@ def test_a_stream_cut_at_every_byte_gives_the_same_deltas(exchange: Exchange) ->
     assert [str(one) for one in pieces] == [str(one) for one in whole]  # errors have no equality
 
 
-@pytest.mark.parametrize("exchange", cases(STREAMED))
+@each("exchange", cases(STREAMED))
 def test_a_stream_that_ends_early_is_truncated(exchange: Exchange) -> None:
     stream = re.split(rb'"finish_reason":"|\[DONE\]|"error"', exchange.sse or b"")[0]  # where it says that it ends
     for share in (0.0, 0.1, 0.5, 1.0):
@@ -154,7 +155,7 @@ def test_a_stream_that_ends_early_is_truncated(exchange: Exchange) -> None:
 # Errors.
 
 
-@pytest.mark.parametrize("exchange", cases(REFUSED))
+@each("exchange", cases(REFUSED))
 def test_a_refusal_has_its_type_and_the_providers_words(exchange: Exchange) -> None:
     body = exchange.response or {}
     said = body.get("error") or body
@@ -166,7 +167,7 @@ def test_a_refusal_has_its_type_and_the_providers_words(exchange: Exchange) -> N
     assert relayed in fault.message
 
 
-@pytest.mark.parametrize("exchange", cases(BROKEN))
+@each("exchange", cases(BROKEN))
 def test_an_error_after_a_200_fails_the_stream_with_the_providers_words(exchange: Exchange) -> None:
     said = chat.error_in(exchange.sse or b"") or {}
     last = deltas(exchange, [exchange.sse or b""])[-1]
@@ -189,13 +190,13 @@ def test_a_request_read_and_written_again_is_the_same() -> None:
     assert len(different) <= len(ASKED) / 100
 
 
-@pytest.mark.parametrize("exchange", cases(one for one in ASKED if one.status == 200))
+@each("exchange", cases(one for one in ASKED if one.status == 200))
 def test_a_request_written_again_breaks_no_rule_that_the_recorded_one_kept(exchange: Exchange) -> None:
     ours = check_request(WIRE, sent(asked(exchange), quirks(exchange)).body)
     assert {one.rule for one in ours} <= {one.rule for one in check_request(WIRE, exchange.request or {})}
 
 
-@pytest.mark.parametrize("exchange", cases(one for one in ASKED if len((one.request or {})["messages"]) > 2))
+@each("exchange", cases(one for one in ASKED if len((one.request or {})["messages"]) > 2))
 def test_a_request_is_the_same_bytes_with_and_without_the_one_before(exchange: Exchange) -> None:
     ask, how = asked(exchange), quirks(exchange)
     prior: Encoded | None = None
@@ -233,7 +234,7 @@ def test_there_are_loops_of_many_providers() -> None:
     assert len({one.provider for one, _ in LOOPS}) > 8
 
 
-@pytest.mark.parametrize(("one", "after"), [pytest.param(*pair, id=f"{pair[0].provider}-{pair[0].id}") for pair in LOOPS])
+@each(("one", "after"), [pytest.param(*pair, id=f"{pair[0].provider}-{pair[0].id}") for pair in LOOPS])
 def test_a_turn_goes_back_as_the_recorded_client_sent_it(one: Exchange, after: Exchange) -> None:
     ask, how = asked(one), quirks(after)
     reply = replied(one)

@@ -41,7 +41,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except EvenerError as error:
         from evener.cli.terminal import say
 
-        say(f"evener: {error}")
+        say(" ".join((f"evener: {error}", *getattr(error, "__notes__", ()))))
         return _exit_code(error)
 
 

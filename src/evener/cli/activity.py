@@ -1,14 +1,17 @@
 """What is under way in a run, as one row with a spinner, and remarks on what goes wrong. Used by `evener run` and the chat."""
 
 import os
+import re
 import sys
 import threading
 from time import monotonic
 
 from evener import streaming as st
 from evener.cli.terminal import clean, flatten, say
+from evener.events import CallFinished
+from evener.transcript.blocks import TextBlock
 
-__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on"]
+__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on", "result_text"]
 
 FRAMES = "|/-\\"
 PERIOD = 0.1
@@ -18,6 +21,9 @@ PATIENCE = 0.3
 WIDEST = 72
 LONGEST = 200
 """Characters of a call's arguments that are shown."""
+SAID = re.compile(r"^The tool '[^']*' failed with ")
+"""How the model is told of an exception; the row has the name of the tool already."""
+STATUS = re.compile(r"HTTP [0-9]{3}")
 THOUGHT = 60
 """Characters of the reasoning that are shown: its end."""
 
@@ -26,13 +32,26 @@ def remark_on(event: st.StreamEvent) -> str:
     """Return what the user should know about an event beside the answer; empty if nothing."""
     match event:
         case st.ToolFinished(call=call, result=result) if not result.ok:
-            return f"{clean(call.name)} failed ({result.outcome})"
+            outcome = "" if result.outcome == "failed" else f" ({result.outcome})"
+            return f"{clean(call.name)} failed{outcome}{_why_failed(result)}"
         case st.RetryScheduled(error=error, wait=wait, model=model):
-            return f"{clean(error)} Asking {model} again{f' in {wait:g} seconds' if wait else ''}."
+            status = STATUS.search(error)
+            said = f"The model did not answer{f' ({status.group()})' if status else ''}."  # what it said is told at the end
+            return f"{said} Asking {model} again{f' in {wait:g} seconds' if wait else ''}."
         case st.NoticeGiven(text=text):
             return f"The model was told: {clean(text)}"
         case _:
             return ""
+
+
+def result_text(result: CallFinished) -> str:
+    """Return what a call gave, as text. Pictures and documents are named by their kind."""
+    return "\n".join(block.text if isinstance(block, TextBlock) else f"[{block.kind}]" for block in result.content)
+
+
+def _why_failed(result: CallFinished) -> str:
+    why = SAID.sub("", flatten(result.why or result_text(result), LONGEST))
+    return f": {why}" if why else ""
 
 
 class RunProgress:

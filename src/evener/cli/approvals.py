@@ -20,12 +20,11 @@ from evener.errors import UsageError
 from evener.events import Verdict
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval, RunResult
-from evener.store.memory import MemoryStore
-from evener.store.protocol import Store, state_of
-from evener.store.sqlite.store import SqliteStore
+from evener.store.protocol import NoteKeeper, Store, state_of
 from evener.transcript.blocks import ToolCall
 
 __all__ = [
+    "ASK_USER",
     "ApprovalMode",
     "Asker",
     "Decides",
@@ -45,6 +44,8 @@ __all__ = [
 ]
 
 ApprovalMode = Literal["ask", "auto", "deny"]
+ASK_USER = "ask_user"
+"""The tool that puts a question to the user: what it waits for is an answer, not a permission."""
 DENIED = "Rejected without asking: this run was started with --approval deny."
 
 
@@ -92,7 +93,7 @@ async def read_answers(store: Store, result: RunResult, *, shown: bool) -> Mappi
 
 async def is_decided(store: Store, approval: Approval) -> bool:
     """True if a decision is stored already, and takes effect when the run is resumed."""
-    return isinstance(store, SqliteStore | MemoryStore) and await store.has_note(approval.thread, f"decide:{approval.id}")
+    return isinstance(store, NoteKeeper) and await store.has_note(approval.thread, f"decide:{approval.id}")
 
 
 def user_name() -> str:
@@ -172,6 +173,7 @@ async def ask_decisions(
     while True:
         try:
             await thread.decide(made)
+            asker.tell(*(line for name, one in named.items() if (line := _tell_decision(one, made[name], always))))
             return
         except UsageError as error:
             edited = {name: one for name, one in named.items() if made[name].arguments is not None}
@@ -181,7 +183,19 @@ async def ask_decisions(
             made |= {name: await ask(one) for name, one in edited.items()}
 
 
+def _tell_decision(one: Approval, made: Decision, always: set[str]) -> str:
+    """Return what was decided about a call, for the record on the screen; nothing if it was not a question."""
+    call = one.call
+    if call is None or one.interrupt != "tool" or call.name == ASK_USER or (call.name in always and made.arguments is None):
+        return ""
+    word = "Allowed" if made.verdict == "allow" else "Rejected"
+    by = f" by {escape(made.by)}" if made.by else ""
+    return f"{word}{by}: {escape(call.name)}{f' ({escape(made.why)})' if made.why else ''}"
+
+
 async def _ask(one: Approval, asker: Asker, always: set[str], answer: str) -> Decision:
+    if one.interrupt == "tool" and one.call and one.call.name == ASK_USER:
+        return await _ask_user(one.call, asker)
     if one.interrupt == "tool" and one.call and one.call.name in always:
         asker.tell(f"Allowed, as chosen before: {escape(one.call.name)}")
         return Decision("allow")
@@ -214,6 +228,18 @@ async def _ask_call(call: ToolCall, asker: Asker, always: set[str]) -> Decision:
                     return Decision("allow", arguments=arguments)
             case _:
                 return await _ask_reason(asker)
+
+
+async def _ask_user(call: ToolCall, asker: Asker) -> Decision:
+    """Put a question of the model to the user: the answer becomes an argument of the call."""
+    arguments = parse_arguments(call.raw)
+    if isinstance(arguments, str):
+        return Decision("reject", f"The question cannot be read: {arguments}.")
+    choices = arguments.get("choices")
+    offered = [f"  - {_flatten(str(one))}" for one in choices] if isinstance(choices, list) else []
+    asker.tell("The model asks:", *quote(str(arguments.get("question", ""))), *offered, important=True)
+    answer = clean(await asker.line("Answer: ", "")).strip()
+    return Decision("allow", arguments={**arguments, "answer": answer})
 
 
 async def _ask_reason(asker: Asker) -> Decision:

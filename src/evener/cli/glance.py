@@ -58,6 +58,7 @@ class ThreadGlance(msgspec.Struct, frozen=True):
     prompt: str
     model: str
     condition: Condition
+    metadata: str = ""
 
 
 async def glance(store: Store, log: Summary) -> ThreadGlance:
@@ -69,7 +70,8 @@ async def glance(store: Store, log: Summary) -> ThreadGlance:
         condition: Condition = ended.cause
     else:
         condition = condition_of(await state_of(store, log.log), held=log.held)
-    return ThreadGlance(first_prompt(first), _find_model(last) or _find_model(first), condition)
+    given = next((event.metadata for event in reversed((*first, *last)) if isinstance(event, ev.Prompted)), "")
+    return ThreadGlance(first_prompt(first), _find_model(last) or _find_model(first), condition, given)
 
 
 def group_by_thread(logs: Iterable[Summary]) -> dict[str, list[Summary]]:

@@ -95,13 +95,16 @@ def _parse_count(text: str) -> int:
 
 SEVERAL: Mapping[str, Any] = {"nargs": "+", "action": "extend", "default": []}
 ID = _argument("id ID", "the thread or branch: its id, or the first characters of it")
-STORE = _argument("--store FILE", "the store file; default: the one in the data folder")
-STORE_OR_MEMORY = _argument("--store FILE", 'the store file, or "memory"; default: a file in the data folder')
+STORE = _argument("--store FILE", "a store file, or postgresql://...; default: the file in the data folder")
+STORE_OR_MEMORY = _argument("--store FILE", 'a store file, postgresql://..., or "memory"; default: a file in the data folder')
 MODEL = _argument("-m --model M", "provider:model, or an alias; default: `model` of the config file")
 SYSTEM = _argument("-s --system TEXT", "the system prompt")
 IMAGES = _argument("--image FILE ...", "attach a PNG, JPEG, GIF or WebP file", dest="images")
-TOOLS = _argument("--tools MODULE:NAME ...", "a tool, a function, or a list of them")
-SAME_TOOLS = _argument("--tools MODULE:NAME ...", "the tools of the run, as for `evener run`")
+TOOLS = _argument("--tools NAMES ...", "tool sets, as in files,search; or module:name of a tool, a function, or a list of them")
+MCP = _argument("--mcp NAME ...", "an MCP server of evener.toml, or a JSON file with mcpServers")
+SKILLS = _argument("--skills", "offer Agent Skills, of your home folder and of a project that you trust")
+AGENTS_MD = _argument("--agents-md", "put the AGENTS.md of a project that you trust into the system prompt")
+SAME_TOOLS = _argument("--tools NAMES ...", "the tools of the run, as for `evener run`")
 HARNESS = _argument(
     "--harness NAME", "a harness of evener.toml, or module:attribute; it brings its own tools, prompt and store"
 )
@@ -115,6 +118,7 @@ REFUSE_LOSSES = _argument(
     type=_parse_codes,
     default=(),
 )
+VERBOSE = _argument("--verbose", "also print losses that change nothing of what the model is told")
 LIMITS_AND_OUTPUT = (
     _argument("--max-cost USD", "stop when this much was spent"),
     _argument("--max-turns N", "stop after N model requests", type=int),
@@ -126,6 +130,7 @@ LIMITS_AND_OUTPUT = (
         default="ask",
     ),
     REFUSE_LOSSES,
+    VERBOSE,
     _form("json", "print one JSON object at the end"),
     _form("stream-json", "print each event as a line of JSON"),
 )
@@ -143,6 +148,8 @@ def _decide(name: str, verdict: str, text: str, *own: Argument) -> Command:
         _argument("--show", "only print what waits; decide nothing"),
         _argument("--resume", "resume the run at once"),
         SAME_TOOLS,
+        MCP,
+        SKILLS,
         SAME_HARNESS,
         STORE,
         _argument("-m --model M", "with --resume: the model that continues the run"),
@@ -169,6 +176,7 @@ COMMANDS = (
         _form("json", "print one JSON object: text, calls, usage, cost, timing, losses, stop"),
         _form("raw", "print the bytes of the provider's response unchanged"),
         REFUSE_LOSSES,
+        VERBOSE,
         _argument("--timeout S", "the deadline for the whole call, in seconds", type=float),
         options="CompleteOptions",
     ),
@@ -182,6 +190,9 @@ COMMANDS = (
         SYSTEM,
         IMAGES,
         TOOLS,
+        MCP,
+        SKILLS,
+        AGENTS_MD,
         HARNESS,
         _argument("--thread ID", "continue this thread"),
         _argument("--resume ID", "resume a stopped run; takes no prompt"),
@@ -200,6 +211,8 @@ COMMANDS = (
         _argument("-m --model M", "another model, of any provider"),
         _argument("-s --system TEXT", "another system prompt"),
         SAME_TOOLS,
+        MCP,
+        SKILLS,
         SAME_HARNESS,
         STORE,
         _argument("--schema FILE|JSON", "the JSON Schema of the answer, if the run had one"),
@@ -212,6 +225,7 @@ COMMANDS = (
         "allow",
         "Allow what a run waits for.",
         _argument("--edit JSON", "run the call with these arguments instead"),
+        _argument("--answer TEXT ...", "the answer to a question, in the order of the questions", dest="answers"),
         _argument("--only CALL", "allow these calls, and reject the others", **SEVERAL),
     ),
     _decide(
@@ -229,16 +243,90 @@ COMMANDS = (
         MODEL,
         SYSTEM,
         TOOLS,
+        MCP,
+        SKILLS,
+        AGENTS_MD,
         HARNESS,
         STORE_OR_MEMORY,
         _argument("-c --continue", "continue the most recent conversation", dest="last"),
         _argument("-r --resume --thread ID", "continue this conversation", dest="thread"),
         _argument("--max-cost USD", "stop when the whole chat has cost this much"),
+        VERBOSE,
         options="ChatOptions",
     ),
     Command(
+        "mcp",
+        "commands.serve:serve_mcp",
+        "Serve tools and an agent over MCP. The tools are those of the harness; one more tool hands it a task. Without --http, "
+        "it speaks over standard input and output. What the policy asks about is refused, unless --approve is given. "
+        "`evener mcp login NAME` logs in at a server of others, with OAuth in the browser, and keeps the tokens in the key "
+        "file; `evener mcp logout NAME` revokes and removes them.",
+        _argument("action ACTION", "login or logout", nargs="?", default="", choices=("", "login", "logout")),
+        _argument("server NAME", "with login and logout: the server, as in --mcp", nargs="?", default=""),
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        SKILLS,
+        AGENTS_MD,
+        HARNESS,
+        STORE_OR_MEMORY,
+        _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp", type=_parse_count, default=None),
+        _argument("--approve", "allow calls that need approval: you trust the program that calls"),
+        _argument("--port N", "with login: where the browser comes back to; default: 33418", type=_parse_count, default=0),
+        _argument("--no-browser", "with login: only print the address"),
+        options="ServeOptions",
+    ),
+    Command(
+        "acp",
+        "commands.serve:serve_editor",
+        "Be an agent in an editor, over the Agent Client Protocol. The editor starts it and speaks over standard input and "
+        "output. Calls that need approval become requests for permission.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        SKILLS,
+        AGENTS_MD,
+        HARNESS,
+        STORE_OR_MEMORY,
+        options="ServeOptions",
+    ),
+    Command(
+        "serve",
+        "commands.serve:serve_pages",
+        "Serve an agent to web pages, on this machine only. /api/chat speaks the UI message stream of the Vercel AI SDK, and "
+        "/ag-ui speaks AG-UI. Calls that need approval are decided on the page. Ctrl-C ends it.",
+        MODEL,
+        SYSTEM,
+        TOOLS,
+        MCP,
+        HARNESS,
+        STORE_OR_MEMORY,
+        _argument("--port N", "the port; default: a free one", type=_parse_count, default=0),
+        _argument("--origin URL ...", "allow pages from here, as in http://localhost:3000", dest="origins"),
+        _argument("--token NAME", "refuse requests without the bearer token in this environment variable"),
+        options="ServeOptions",
+    ),
+    Command(
+        "skills",
+        "",
+        "List and check Agent Skills. They are folders with a SKILL.md in .agents/skills or .claude/skills, of a project that "
+        "you trust, or in your home folder.",
+        commands=(
+            Command("list", "commands.skills:show", "List the skills that count here, and those that were left out."),
+            Command(
+                "validate",
+                "commands.skills:validate",
+                "Check skills strictly against the specification.",
+                _argument("folders FOLDER", "the folder of a skill", nargs="+"),
+                epilog="exit codes: 0 right, 1 something is wrong, 2 wrong usage",
+            ),
+        ),
+    ),
+    Command(
         "threads",
-        "commands.threads:run",
+        "commands.stored.threads:run",
         "List or search the threads of the store. The most recently changed comes first.",
         _argument("--search TEXT", "only threads that contain all these words"),
         _argument("--tag T", "only threads with this tag"),
@@ -250,7 +338,7 @@ COMMANDS = (
     ),
     Command(
         "show",
-        "commands.show:run",
+        "commands.stored.show:run",
         "Print a thread as a transcript. It shows messages, tool calls and their results, decisions, losses and cost. Control "
         "characters are removed.",
         ID,
@@ -261,8 +349,19 @@ COMMANDS = (
         options="ShowOptions",
     ),
     Command(
+        "context",
+        "commands.stored.context:run",
+        "Show how full the window of a model is: tokens by kind of content, as a table and as a picture.",
+        ID,
+        MODEL,
+        _argument("--undo", "first undo the newest eviction or compaction"),
+        _argument("--json", "print one JSON object", dest="as_json"),
+        STORE,
+        options="ContextOptions",
+    ),
+    Command(
         "tree",
-        "commands.threads:show_tree",
+        "commands.stored.threads:show_tree",
         "Draw the branches of a thread. Each is below its parent, with its first prompt.",
         ID,
         JSON_LIST,
@@ -270,15 +369,16 @@ COMMANDS = (
     ),
     Command(
         "fork",
-        "commands.threads:fork",
+        "commands.stored.threads:fork",
         "Create a branch of a thread. Its id is printed. Nothing is copied or changed, and the head of the thread stays.",
         ID,
         _argument("--at N", "fork after this event number or message id; default: the end"),
+        _argument("--label TEXT", "what the branch is for; `evener tree` shows it"),
         STORE,
     ),
     Command(
         "title",
-        "commands.threads:title",
+        "commands.stored.threads:title",
         "Set the title of a thread. An empty title removes it.",
         ID,
         _argument("text TEXT", "the title"),
@@ -286,7 +386,7 @@ COMMANDS = (
     ),
     Command(
         "tag",
-        "commands.threads:tag",
+        "commands.stored.threads:tag",
         "Add or remove tags of a thread. The tags that it has then are printed.",
         ID,
         _argument("tags TAG", "a tag to add", nargs="*"),
@@ -295,7 +395,7 @@ COMMANDS = (
     ),
     Command(
         "verify",
-        "commands.store:verify",
+        "commands.stored.store:verify",
         "Check the store for damage. Every event of one thread, or of the whole store, is checked against the hash chain. "
         "Nothing is changed.",
         _argument("id ID", "the thread or branch; default: the whole store", nargs="?", default=""),
@@ -305,7 +405,7 @@ COMMANDS = (
     ),
     Command(
         "replay",
-        "commands.replay:run",
+        "commands.stored.replay:run",
         "Replay a thread offline and compare. The recorded replies and results go through the same code again and should give "
         "the same events. No model is called and no tool runs.",
         ID,
@@ -315,23 +415,83 @@ COMMANDS = (
         epilog="exit codes: 0 same events, 1 different events, 2 wrong usage",
     ),
     Command(
+        "view",
+        "commands.view:run",
+        "Show the store in the browser. The page is served on this machine only, and its address is a key. It lists threads, "
+        "shows conversations, branches, requests and cost, and decides what waits.",
+        _argument("id ID", "the thread or branch to open; default: the list", nargs="?", default=""),
+        _argument("--port N", "the port; default: a free one", type=_parse_count, default=0),
+        _argument("--no-browser", "only print the address"),
+        _argument("-m --model M", "resume runs from the page, with this model"),
+        SAME_TOOLS,
+        SAME_HARNESS,
+        STORE,
+        options="ViewOptions",
+    ),
+    Command(
+        "trace",
+        "commands.stored.trace:run",
+        "Print the spans of a thread, or send them to a collector. They are a fold of the log, so past runs have them, too: of "
+        "the thread and of the agents inside its calls. What was said is left out unless --content is given.",
+        ID,
+        _argument("--otlp URL", "send them by OTLP over HTTP, to this collector"),
+        _argument("--content", "include what was said, redacted"),
+        _argument("--header NAME=VALUE ...", "with --otlp: a header for the collector", dest="headers"),
+        STORE,
+        options="TraceOptions",
+    ),
+    Command(
         "export",
-        "commands.store:export",
+        "commands.stored.store:export",
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
         ID,
         _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
+        _argument("--html", "write one page to look at in a browser, with calls, costs and losses, instead"),
         STORE,
     ),
     Command(
         "import",
-        "commands.store:import_thread",
+        "commands.stored.store:import_thread",
         "Read an exported thread into the store. All of it is checked first. The id of the thread is printed.",
         _argument("file FILE", "the exported file; -: standard input"),
         STORE,
     ),
     Command(
+        "copy",
+        "commands.stored.store:copy",
+        "Copy threads from one store to another, for example from a file to a database. Each copy is verified.",
+        _argument("ids ID", "a thread: its id, or the first characters of it; default: all threads", nargs="*"),
+        _argument("--from STORE", "the store to copy from: a file, or postgresql://...", dest="source", required=True),
+        _argument("--to STORE", "the store to copy to", dest="target", required=True),
+    ),
+    Command(
+        "worker",
+        "commands.worker:run",
+        "Perform the runs that other processes submit to a harness on a PostgreSQL store. After SIGTERM each run ends the step "
+        "that it is in, and other workers go on with it.",
+        _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
+        _argument("--engine NAME", "what hands out the work", choices=("postgres", "temporal"), default="postgres"),
+        _argument("--slots N", "how many runs at a time", type=int, default=8),
+        _argument("--silence SECONDS", "after how long a silent worker is replaced", type=float, default=10.0),
+        _argument("--temporal ADDRESS", "the Temporal server; default: as TEMPORAL_ADDRESS and temporal.toml say", default=""),
+        _argument("--until-idle", "end when there is nothing to do (engine postgres)"),
+    ),
+    Command(
+        "schedule",
+        "commands.schedule:run",
+        "Submit a prompt again and again, by the clock: workers of the harness perform it. Each time is a new thread. Without "
+        "a prompt: list the schedules.",
+        _argument("prompt PROMPT", "what to submit", nargs="?", default=""),
+        _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
+        _argument("--name NAME", "what the schedule is called, and its threads begin with", default=""),
+        _argument("--every SECONDS", "the interval", type=float, default=0.0),
+        _argument("--cron FIELDS", "five fields as in '0 9 * * 1-5', in UTC", default=""),
+        _argument("--remove NAME", "forget a schedule", default=""),
+        JSON_LIST,
+    ),
+    Command(
         "rm",
-        "commands.store:remove",
+        "commands.stored.store:remove",
         "Erase threads for good. You are asked for confirmation. The id of a branch erases that branch only. The numbers, "
         "times and hashes of the events stay, so that the rest of the store can still be verified.",
         _argument("ids ID", "a thread or branch: its id, or the first characters of it", nargs="+"),
@@ -340,7 +500,7 @@ COMMANDS = (
     ),
     Command(
         "retain",
-        "commands.store:retain",
+        "commands.stored.store:retain",
         "Erase old threads. A thread is old if it has no new event for the given time. You are asked for confirmation.",
         _argument("--older-than TIME", "the age, as in 90d, 12w, 24h", required=True),
         _argument("--dry-run", "only print what would be erased"),
@@ -350,7 +510,7 @@ COMMANDS = (
     ),
     Command(
         "backup",
-        "commands.store:backup",
+        "commands.stored.store:backup",
         "Copy the whole store while it is in use. The copy is consistent, even while other processes write.",
         _argument("file FILE", "the copy; it must not exist yet"),
         STORE,
@@ -358,8 +518,18 @@ COMMANDS = (
     Command(
         "models",
         "commands.models:run",
-        "List providers, capabilities and keys. With --provider, show one provider in detail.",
+        "List models, or providers with their capabilities and keys. Models of providers without a key are listed if a word "
+        "finds them.",
+        _argument("words WORD", "only models whose name contains all these words", nargs="*"),
+        _argument("--providers", "list the providers instead"),
         _argument("--provider P", "only this provider, with its address and the models it knows"),
+        JSON_LIST,
+    ),
+    Command(
+        "tools",
+        "commands.tools:run",
+        "List the built-in tool sets and their tools. With names, describe these sets in full.",
+        _argument("names SET", "a tool set", nargs="*"),
         JSON_LIST,
     ),
     Command(
@@ -393,10 +563,27 @@ COMMANDS = (
         "doctor",
         "commands.doctor:run",
         "Check this installation and suggest fixes. It looks at versions, config files, keys and the local model, and connects "
-        "to the providers with a key. No key is sent.",
+        "to the providers with a key. No key is sent. With a THREAD, check that conversation instead: what each wire would "
+        "repair or lose of it. Nothing is sent.",
+        _argument("thread THREAD", "a thread or branch: its id, or the first characters of it", nargs="?", default=""),
+        STORE,
         _argument("--offline", "do not use the network"),
         _argument("--json", "print a JSON list of findings", dest="as_json"),
         epilog="exit codes: 0 no problem found, 1 something that is configured is broken",
+    ),
+    Command(
+        "probe",
+        "reports.probe:run",
+        "Find out what an endpoint can do. Sends at most six small requests, and prints a row for your config file.",
+        _argument("model MODEL", "provider:model"),
+        _argument("--base-url URL", "the address, if it is not that of the provider"),
+        _argument("--json", "print a JSON list of what was tried", dest="as_json"),
+    ),
+    Command(
+        "completion",
+        "reports.completion:run",
+        'Print a script that makes a shell complete commands and options. For bash: eval "$(evener completion bash)"',
+        _argument("shell SHELL", "bash, zsh or fish", choices=("bash", "zsh", "fish")),
     ),
     Command(
         "translate",

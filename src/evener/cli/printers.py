@@ -1,7 +1,7 @@
 """Prints a run: text as it arrives, a structured answer, one JSON object, or one line of JSON per event. Decides nothing."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -11,13 +11,16 @@ from evener.cli.activity import Activity
 from evener.cli.terminal import CleanOutput, print_bytes, print_json, say
 from evener.encodings.forms import FINAL_RESULT
 from evener.result import RunResult
+from evener.transcript.loss import Loss
 
 __all__ = [
     "Form",
     "Printer",
     "TextPrinter",
     "event_document",
+    "is_noise",
     "make_printer",
+    "print_losses",
     "result_document",
 ]
 
@@ -75,7 +78,8 @@ LONGEST = 500
 class TextPrinter:
     """Prints the text of the model: on a terminal as it arrives, into a file or a pipe once a turn is complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._live = sys.stdout.isatty()
         self._output = CleanOutput()
         self._activity = Activity()
@@ -91,16 +95,16 @@ class TextPrinter:
                 if not self._live:
                     self._output.write(message.text)
                 self._output.end()
-            case st.Retracted(why=why, wished=wished):
+            case st.Retracted(why=why):
                 self._output.end()
-                say(f"evener: Ignore the partial answer above ({why}){'' if wished else ' Asking again.'}")
+                say(f"evener: Ignore the partial answer above ({why})")
             case _:
                 pass
 
     def result(self, result: RunResult) -> None:
         if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:
             print_bytes(result.output_text.encode())  # a structured answer that was not part of the text
-        _print_losses(result)
+        print_losses(result.losses, verbose=self._verbose)
 
     def close(self) -> None:
         self._activity.clear()
@@ -110,7 +114,8 @@ class TextPrinter:
 class ValuePrinter:
     """Prints the structured answer as JSON, at the end, and no other text of the model."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._activity = Activity()
 
     def event(self, event: st.StreamEvent) -> None:
@@ -121,7 +126,7 @@ class ValuePrinter:
             print_json(result.output)
         elif result.stop in ANSWERED and (last := _find_last_answer(result)):
             say(f"evener: The last answer of the model: {last[:LONGEST]}")
-        _print_losses(result)
+        print_losses(result.losses, verbose=self._verbose)
 
     def close(self) -> None:
         self._activity.clear()
@@ -154,17 +159,31 @@ class LinePrinter:
 
 
 Printer = TextPrinter | ValuePrinter | JsonPrinter | LinePrinter
-PRINTERS: dict[Form, Callable[[], Printer]] = {"text": TextPrinter, "json": JsonPrinter, "stream-json": LinePrinter}
 
 
-def make_printer(form: Form, *, structured: bool) -> Printer:
+def make_printer(form: Form, *, structured: bool, verbose: bool = False) -> Printer:
     """Return the printer for a form. `structured`: in the text form, only the answer is printed, as JSON."""
-    return ValuePrinter() if structured and form == "text" else PRINTERS[form]()
+    if form == "text":
+        return ValuePrinter(verbose=verbose) if structured else TextPrinter(verbose=verbose)
+    return JsonPrinter() if form == "json" else LinePrinter()
 
 
-def _print_losses(result: RunResult) -> None:
-    for loss in result.losses:
-        say(f"loss: {loss}")
+def is_noise(loss: Loss) -> bool:
+    """True if the model is told the same without what was lost: marks of a provider's own, names, and where they are kept."""
+    topic = loss.code.rpartition(".")[0]
+    return topic.endswith(".fields") or topic in NOISE
+
+
+NOISE = frozenset(
+    {"tool_result.error", "tool_call.id", "tool_call.name", "message.id", "cache.key", "cache.mark", "reasoning.signature"}
+)
+
+
+def print_losses(losses: Iterable[Loss], *, verbose: bool) -> None:
+    """Print losses on stderr; those that are noise only if they are wanted."""
+    for loss in losses:
+        if verbose or not is_noise(loss):
+            say(f"loss: {loss}")
 
 
 def _find_last_answer(result: RunResult) -> str:

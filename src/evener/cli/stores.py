@@ -1,30 +1,57 @@
 """Opens the store of a command, and closes it again. A command that only reads never creates a store."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evener.errors import UsageError
-from evener.store.sqlite.file import default_path
+from evener.store.sqlite import file
 from evener.store.sqlite.store import SqliteStore
 
-__all__ = ["exists", "open_store", "path_of", "same_store", "with_store"]
+if TYPE_CHECKING:
+    from evener.store.postgres.store import PostgresStore
+
+    KeptStore = SqliteStore | PostgresStore
+
+__all__ = ["exists", "is_address", "open_store", "path_of", "same_store", "with_store", "without_password"]
+
+
+ADDRESS = re.compile(r"postgres(ql)?://")
+PASSWORD = re.compile(r"(://[^/?#@:]*):[^/?#]*@|([?&]password=)[^&]*")
+
+
+def is_address(given: str) -> bool:
+    """True if `--store` names a PostgreSQL database."""
+    return ADDRESS.match(given) is not None
+
+
+def without_password(given: str) -> str:
+    """Return what `--store` names as it may be shown."""
+    return (
+        PASSWORD.sub(lambda found: f"{found[1]}@" if found[1] is not None else found[2], given) if is_address(given) else given
+    )
 
 
 def path_of(given: str) -> Path:
     """Return the file that `--store` names; without one, the file in the data folder."""
     if given == "memory":
         raise UsageError("A store in memory ends with its command, so there is nothing to read. Name a file with --store.")
-    return Path(given) if given else default_path()
+    return file.path_of(given or None)
 
 
 def exists(given: str) -> bool:
-    """True if the store exists."""
-    return path_of(given).exists()
+    """True if the store exists; a database is taken to."""
+    return is_address(given) or path_of(given).exists()
 
 
-def open_store(given: str, *, make: bool = False) -> SqliteStore:
-    """Open the store. It must exist, unless `make` is True."""
+def open_store(given: str, *, make: bool = False) -> "KeptStore":
+    """Open the store. A file must exist, unless `make` is True."""
+    if is_address(given):
+        from evener.store.postgres.store import PostgresStore
+
+        return PostgresStore(given)
     path = path_of(given)
     if not make and not path.exists():
         raise UsageError(
@@ -33,7 +60,7 @@ def open_store(given: str, *, make: bool = False) -> SqliteStore:
     return SqliteStore(path)
 
 
-def with_store(given: str, work: Callable[[SqliteStore], Awaitable[int]], *, make: bool = False) -> int:
+def with_store(given: str, work: "Callable[[KeptStore], Awaitable[int]]", *, make: bool = False) -> int:
     """Run `work` on the opened store, close it, and return the exit code."""
     store = open_store(given, make=make)
 
@@ -47,5 +74,5 @@ def with_store(given: str, work: Callable[[SqliteStore], Awaitable[int]], *, mak
 
 
 def same_store(given: str) -> list[str]:
-    """Return the words that make another command use the same store."""
-    return ["--store", given] if given else []
+    """Return the words that make another command use the same store. They are shown, so without a password."""
+    return ["--store", without_password(given)] if given else []

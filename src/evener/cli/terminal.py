@@ -5,8 +5,12 @@ Nothing readable is ever hidden. Where the user decides by what is shown, invisi
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, TextIO
 from unicodedata import category
 
@@ -14,20 +18,25 @@ __all__ = [
     "CleanOutput",
     "Cleaner",
     "Style",
+    "cell_width",
     "clean",
     "count",
+    "cut_text",
     "escape",
     "escape_json",
     "flatten",
+    "paint",
     "print_bytes",
     "print_json",
+    "print_lines",
     "print_table",
     "say",
     "style_text",
+    "terminal_width",
 ]
 
-Style = Literal["bold", "red", "green", "yellow"]
-CODES: Mapping[Style, str] = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
+Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
+CODES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 # Escape sequences that colour, move and erase. They hold no readable text, so they are removed as a whole. The bounds are what
 # terminals send; anything longer is not such a sequence.
@@ -149,10 +158,83 @@ def style_text(text: str, style: Style, *, stream: TextIO, environ: Mapping[str,
     return text if plain else f"\x1b[{CODES[style]}m{text}\x1b[0m"
 
 
-def print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Print columns on stdout, each as wide as its longest cell; the last one is not padded."""
+def print_table(head: Sequence[str], lines: Sequence[Sequence[str]], *, styles: Mapping[str, Style] | None = None) -> None:
+    """Print columns on stdout, each as wide as its longest cell; on a terminal, no row is wider than that.
+
+    What does not fit is cut, the widest columns first. `styles` are for cells with exactly this text.
+    """
     cells = [[clean(cell) for cell in line] for line in (head, *lines)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for number, line in enumerate(cells):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        print(text if number else style_text(text, "bold", stream=sys.stdout, environ=os.environ))
+    widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
+    most = terminal_width()
+    while most and sum(widths) + GAP * (len(widths) - 1) > most and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    print_lines(_format_row(line, widths, styles or {}, bold=not number) for number, line in enumerate(cells))
+
+
+GAP, NARROWEST = 2, 4
+
+
+def _format_row(cells: Sequence[str], widths: Sequence[int], styles: Mapping[str, Style], *, bold: bool) -> str:
+    made = []
+    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        shown = cut_text(cell, width)
+        blank = "" if place == len(widths) - 1 else " " * (width - cell_width(shown))
+        style = "bold" if bold else styles.get(cell)
+        made.append((paint(shown, style) if style and shown else shown) + blank)
+    return (" " * GAP).join(made).rstrip()
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    return max(0, wcswidth(text))
+
+
+def cut_text(text: str, width: int) -> str:
+    """Return the text in at most so many columns; a text that was cut ends in dots."""
+    if cell_width(text) <= width:
+        return text
+    while text and cell_width(text) > max(0, width - 2):
+        text = text[:-1]
+    return text + ".."[:width]
+
+
+def paint(text: str, style: Style) -> str:
+    """Return the text in colour if stdout shows it."""
+    return style_text(text, style, stream=sys.stdout, environ=os.environ)
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal that stdout is; 0 if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on stdout; on a terminal, more than a screen of them through the pager of the user."""
+    shown = list(lines) if sys.stdout.isatty() else lines
+    if not isinstance(shown, list) or not _page(shown):
+        for line in shown:
+            print(line)
+
+
+def _page(lines: Sequence[str]) -> bool:
+    """Show the lines in a pager, if they need one and there is one."""
+    size = shutil.get_terminal_size()
+    rows = sum(max(1, -(-cell_width(COLOURS.sub("", line)) // size.columns)) for line in lines)
+    words = shlex.split(os.environ.get("PAGER", "less"))
+    if rows < size.lines or not words or not sys.stdin.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    program = shutil.which(words[0])
+    if program is None:
+        return False
+    sys.stdout.flush()
+    environ = {"LESS": "-FRX", "LESSSECURE": "1", **os.environ}
+    with suppress(BrokenPipeError):  # the user has left the pager
+        subprocess.run([program, *words[1:]], input="\n".join(lines).encode() + b"\n", env=environ, check=False)
+    return True
+
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -1,11 +1,13 @@
-"""What a model is told beside the conversation: the system prompt in its parts, and the scratchpad. Pure."""
+"""What a model is told: the system prompt in its parts, the scratchpad, and how much of the conversation. Pure."""
 
+from evener.context.gate import ContextRules
 from evener.context.prompt import Part, PromptContext, SystemPrompt, Template, check_stable, check_unchanged, render
 from evener.context.scratchpad import Bounds, Change, Scratchpad, Section, Visibility
 
 __all__ = [
     "Bounds",
     "Change",
+    "ContextRules",
     "Part",
     "PromptContext",
     "Scratchpad",

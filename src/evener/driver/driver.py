@@ -4,11 +4,12 @@ One path for everything: start, resume and retry all are "while there are steps,
 on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from decimal import Decimal
 from functools import partial
 from time import monotonic, time
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -34,8 +35,9 @@ from evener.driver.record import (
     run_within,
     settled_result,
 )
+from evener.driver.room import RoomMaking
 from evener.encodings.forms import FINAL_RESULT
-from evener.errors import ConnectFailed, EvenerError, ProviderError, TransportError, WireError
+from evener.errors import ConnectFailed, ContextTooLong, EvenerError, ProviderError, TransportError, WireError
 from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
 from evener.loop.plan import (
     AskApproval,
@@ -50,23 +52,31 @@ from evener.loop.plan import (
     SettleCall,
     Setup,
     Step,
+    ToolOffer,
     plan,
 )
 from evener.loop.state import NoRoom, RunState, apply
 from evener.model.media import find_blocks
-from evener.model.seam import Answered, Askable, MediaAccess
+from evener.model.seam import Answered, Askable, Asking, MediaAccess
 from evener.model.server_state import Rest, Resting
-from evener.model.stream import Stream
+from evener.model.stream import Answer, Stream
+from evener.observe.trace_context import TraceContext, current_trace, span_id, trace_id
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
+from evener.tools.context import cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
-from evener.transcript.ask import Ask, OutputSchema, Settings, ToolSpec
+from evener.transcript.ask import Ask, Extra, HostedTool, ModelSettings, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.loss import refuse
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transcript.reply import Usage
+from evener.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from evener.budget import TreeBudget
+    from evener.driver.slice import RunSlice
 
 __all__ = [
     "Agent",
@@ -88,6 +98,7 @@ class Room(msgspec.Struct, frozen=True):
 
     held: Reservation
     settings: Settings | None = None
+    key: str = ""  # of the reservation in the budget of a tree on several machines
 
 
 async def room_for(
@@ -230,6 +241,17 @@ def with_context(message: Message, answers: Sequence[HookAnswer]) -> Message:
     return replace(message, blocks=(*message.blocks, *added)) if added else message
 
 
+async def _complete(model: Askable, ask: Ask) -> Answered:
+    """Return the whole answer to something that is asked beside the conversation."""
+    stream = model.stream(ask)
+    try:
+        while await stream.read():
+            pass
+        return stream.answer
+    finally:
+        await stream.aclose()
+
+
 def _writes_first(steps: tuple[Step, ...]) -> bool:
     """True if performing the steps begins with an append: what is staged is written with that."""
     match steps:
@@ -256,7 +278,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is made with: the same for every run of a harness."""
 
     models: tuple[Askable, ...]
-    specs: tuple[ToolSpec, ...]
+    specs: tuple[ToolSpec | HostedTool, ...]
     setup: Setup
     caller: Calling
     output: OutputSchema | None = None
@@ -267,6 +289,28 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
+    context: RoomMaking | None = None  # keeps requests within the windows of the models; None where they are as they are
+    settings: ModelSettings | None = None  # of every request; those of a run stand over them
+    edits: Callable[[Askable, RunState], tuple[Extra, ...]] | None = None  # fields with which the provider shortens them itself
+    offered: ToolOffer | None = None  # which of them a request declares; None where none is hidden
+    keep_raw: Callable[[bytes, str], Awaitable[str]] | None = None  # keeps an answer as it came, and what it says
+    diagnose: bool = False  # ask the provider why its prompt cache was missed
+
+    def ask(self, model: Askable, transcript: Transcript, state: RunState) -> Ask:
+        """Return the ask that comes next in this state, with the settings of agent and run."""
+        made = model.ask(transcript, self.offer(state), output=self.output)
+        settings = self.settings_in(state)
+        if self.edits is not None and (more := self.edits(model, state)):
+            made = replace(made, extra=(*made.extra, *more))
+        return made if settings is None else settings.apply_to(made, turn=state.turns)
+
+    def settings_in(self, state: RunState) -> ModelSettings | None:
+        """Return the settings of requests in this state: those of the run over those of the agent."""
+        return self.settings if state.settings is None else state.settings.over(self.settings)
+
+    def offer(self, state: RunState) -> tuple[ToolSpec | HostedTool, ...]:
+        """Return the tools that requests declare: all but those that are hidden and not revealed yet."""
+        return self.specs if self.offered is None else self.offered.at(state.revealed)
 
     def under(self, policy: Policy) -> "Agent":
         """Return the same agent, bound by the policy of the run around it: what that one may not, it may not."""
@@ -278,7 +322,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver:
-    """One log under way. `show` gets what a caller sees; None shows nothing, and costs nothing."""
+    """One log under way. `show` gets what a caller sees; None shows nothing, and costs nothing. `slice` bounds its stay."""
 
     def __init__(
         self,
@@ -293,8 +337,10 @@ class Driver:
         home: Home = ALONE,
         show: Show | None = None,
         clock: Clock = PRESENT,
+        slice: "RunSlice | None" = None,
     ) -> None:
         self._clock = clock
+        self._slice = slice
         self._budget = budget
         self._home = home
         self._log = log
@@ -309,6 +355,7 @@ class Driver:
         self._full: NoRoom | None = None  # this one has no room for what was planned
         self._request = ""  # the digest of the last request; empty where the model is not one of a provider
         self._tallies: dict[str, InnerUsage] = {}  # of calls under way
+        self._twins: dict[str, asyncio.Future[ev.CallFinished | None]] = {}
         self.tell = self._teller.tell
         self.hooked = self._hooking.told
         self.prompted = self._hooking.prompted
@@ -324,6 +371,7 @@ class Driver:
         self._staging = log if isinstance(log, Staging) and not agent.hooks else None
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
+        self._traced = current_trace.get()  # the span around the run, if there is one
         self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
@@ -347,22 +395,42 @@ class Driver:
         return ev.Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
     async def drive(self) -> RunState:
-        """Go on until there is nothing to do: the run has finished."""
+        """Go on until there is nothing to do: the run has finished, it waits for a decision, or its slice is over."""
         try:
+            if self._budget.tree is not None:
+                await self._settle_left(self._budget.tree)
             if not self._staged:
                 await self.drain_inbox()
             while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
+                if self._slice is not None and self._rests(steps, self._slice):
+                    break
                 if not self._staged or _writes_first(steps):
                     await self._perform(steps)
                 else:
                     await self.record()
                 if not self._staged:
                     await self.drain_inbox()
+        except BaseException:
+            cancel_run(self.run)
+            raise
         finally:
             self._listener.close()
             if self._staged:
                 await finish_anyway(self.record())
+        if self._is_cancelled():
+            cancel_run(self.run)
         return self.state
+
+    def _rests(self, steps: tuple[Step, ...], slice: "RunSlice") -> bool:
+        """True if the run leaves its slot before these steps. Its end is written all the same."""
+        if not steps or isinstance(steps[0], Finish):
+            return False
+        return slice.rests(self._wait_left(steps[0].wait) if isinstance(steps[0], CallModel) else 0.0)
+
+    def _wait_left(self, wait: float) -> float:
+        """Return how many seconds are left of a pause that began with the failure of the last request."""
+        failure = self.state.failure
+        return max(0.0, failure.at + wait - self._clock.now()) if failure is not None else wait
 
     async def record(self, *events: ev.Event) -> None:
         """Append events, after those that are staged, and know them only then."""
@@ -407,10 +475,14 @@ class Driver:
         return True
 
     def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
-        """Fold what is kept, as a process that takes over would; the caller is told the events as they were."""
-        for event in kept:
-            self.state = apply(self.state, event)
-        self.events.extend(events)
+        """Fold what is kept, as a process that takes over would.
+
+        The caller is told the events as they were, but results of tools as they are kept: a tool may return a secret by
+        mistake, and what callers get is shown to users.
+        """
+        for event, one in zip(events, kept, strict=True):
+            self.state = apply(self.state, one)
+            self.events.append(one if type(one) is ev.CallFinished else event)
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
         match steps[0]:
@@ -426,6 +498,8 @@ class Driver:
                 await self._ask_approval(step)
             case Extend():
                 self._budget.renew()
+                if self._budget.tree is not None:
+                    await self._budget.tree.renew(self.state.run)
                 self._full = None
                 await self.record(ev.Continued(at=time(), run=self.state.run))
 
@@ -469,37 +543,72 @@ class Driver:
         if step.wait or self.state.failure:
             failure = self.state.failure.message if self.state.failure else ""
             self.tell(st.RetryScheduled, error=failure, wait=step.wait, model=model.name)
-            if step.wait and await self._listener.during(self._clock.pause(step.wait), until=self._is_cancelled) is None:
+            wait = step.wait if self._slice is None else self._wait_left(step.wait)
+            if wait and await self._listener.during(self._clock.pause(wait), until=self._is_cancelled) is None:
                 return
         room = await self._room(step, model)
         if type(room) is NoRoom:
             await self._handle_refusal(room)
             return
-        before = self.state.spent.cost
+        before, requests = self.state.spent.cost, self.state.spent.requests
         answer = None
         try:
             answer = await self._call_within(step, model, room)
         finally:
             lost = room.held.cost if self.state.asking else NO_COST
             used = answer.reply.usage if answer else Usage()
-            self._budget.settle(room.held, usage=used, cost=self.state.spent.cost - before + lost)
+            cost = self.state.spent.cost - before + lost
+            self._budget.settle(room.held, usage=used, cost=cost)
+            if self._budget.tree is not None and room.key:
+                made = self.state.spent.requests > requests
+                await finish_anyway(self._budget.tree.settle(room.key, usage=used, cost=cost, made=made))
 
     async def _room(self, step: CallModel, model: Askable) -> Room | NoRoom:
+        found = await self._own_room(step, model)
+        if self._budget.tree is None or type(found) is NoRoom:
+            return found
+        return await self._room_in_tree(found, self._budget.tree)
+
+    async def _room_in_tree(self, room: Room, tree: "TreeBudget") -> Room | NoRoom:
+        """Room in the budget of the tree, too; without it what was reserved here is given back."""
+        key = new_id()
+        while (refused := await tree.reserve(key, room.held.cost)) is not None:
+            if refused.final or not await self._wait_for_room():
+                self._budget.settle(room.held, usage=Usage(), cost=NO_COST)
+                self._budget.return_request()
+                return replace(refused, final=True)
+        return replace(room, key=key)
+
+    async def _settle_left(self, tree: "TreeBudget") -> None:
+        """Count what an earlier holder of the log had reserved and not settled, and calls that it had not claimed."""
+        await tree.settle_left()
+        asked = sum(one.call.name != FINAL_RESULT for one in self.state.calls)
+        if asked and any(one.status != "finished" for one in self.state.calls):
+            self._over = await tree.claim_calls(self._calls_key, asked)
+
+    @property
+    def _calls_key(self) -> str:
+        """What names the calls of the last answer, in any process."""
+        return f"{self.state.run}:{self.state.spent.requests}"
+
+    async def _wait_for_room(self) -> bool:
+        """Let some time pass. False when there is no sense in waiting any longer."""
+        if self._staged:
+            await self.record()
+        await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
+        return not self._is_cancelled()
+
+    async def _own_room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         if not self._budget.counts_money:
             found = self._budget.reserve(cost=NO_COST)
             return found if type(found) is NoRoom else Room(found)
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)
-            return model.ask(apply(self.state, called).transcript, self._agent.specs, output=self._agent.output)
+            return self._agent.ask(model, apply(self.state, called).view, self.state)
 
-        async def wait() -> bool:
-            if self._staged:
-                await self.record()
-            await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
-            return not self._is_cancelled()
-
-        return await room_for(model, next_ask=next_ask, budget=self._budget, whole=self._agent.setup.limits.cost, wait=wait)
+        whole = self._agent.setup.limits.cost
+        return await room_for(model, next_ask=next_ask, budget=self._budget, whole=whole, wait=self._wait_for_room)
 
     async def _handle_refusal(self, refusal: NoRoom) -> None:
         """Leave the consequence to the plan, unless the limit is that of a run around this one."""
@@ -513,9 +622,9 @@ class Driver:
     async def _call_within(self, step: CallModel, model: Askable, room: Room) -> Answered | None:
         """Return the answer, written down; None when there is none."""
         rest = self._resting(model)
-        rests, most = rest.rests if rest else None, room.held.cost
-        called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        if not await self._record_step(called):
+        most = room.held.cost
+        request = await self._announce(step, model, rest, most)
+        if not request:
             self._budget.return_request()
             return None
         if self._watched:
@@ -524,7 +633,9 @@ class Driver:
             self.tell(st.RequestStarted, model=model.name, number=self.state.spent.requests)
         shown = self._teller.told
         try:
-            answer = await self._in_time(self._listener.during(self._ask_model(model, room, rest), until=self._is_given_up))
+            answer = await self._in_time(
+                self._listener.during(self._ask_model(model, room, rest, request), until=self._is_given_up)
+            )
         except OutOfTime:
             await self._out_of_time(shown=self._teller.told > shown)
             return None
@@ -534,17 +645,46 @@ class Driver:
         if answer is None:
             self._retract(shown)
             return None
+        await self._write_answer(answer, model, rest, most)
+        return answer
+
+    async def _announce(self, step: CallModel, model: Askable, rest: Rest | None, most: Decimal) -> str:
+        """Write down that a request is about to be sent, once there is room for it in the window. Return its id, or an empty
+        text if it is not sent.
+        """
+        rests = rest.rests if rest else None
+        called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
+        if self._agent.context is None:
+            return called.id if await self._record_step(called) else ""
+        more = await self._agent.context.make_room(self, called, model)
+        if more is None:
+            self.error = ContextTooLong(self.state.failure.message) if self.state.failure else self.error
+            return ""
+        return called.id if await self._record_step(called, *more) else ""
+
+    async def _write_answer(self, answer: Answered, model: Askable, rest: Rest | None, most: Decimal) -> None:
         self.answers = {model.name: answer}
         told, *more = reply_events(answer, self._agent.shape, self._agent.setup.tools, request=self._request)
         if self._agent.bearings and rest:
-            told = self._agent.bearings.answered(told, answer, rest, self.state.transcript)
+            told = self._agent.bearings.answered(told, answer, rest, self.state.view)
         if not told.exact and self._budget.counts_money:
             told = self._reckon_cost(told, most, model)
+        if isinstance(answer, Answer) and answer.raw is not None and self._agent.keep_raw is not None:
+            told = await self._keep_raw(told, answer.raw, self._agent.keep_raw)
         await self.record_soon(told, *more)
-        self._claim_calls()
+        await self._claim_calls()
+        if self._agent.context is not None:
+            self._agent.context.answered(self, model, answer.reply.usage)
         if self._watched:
             self.tell(st.TurnFinished, message=told.message, usage=answer.reply.usage)
-        return answer
+
+    async def _keep_raw(self, told: ev.Replied, raw: bytes, keep: Callable[[bytes, str], Awaitable[str]]) -> ev.Replied:
+        """Return the reply with the name of the blob that has the answer as it came."""
+        said = "\n".join(block.raw if type(block) is ToolCall else getattr(block, "text", "") for block in told.message.blocks)
+        name = await keep(raw, said)
+        if not name:
+            self._hooking.warn("An answer holds a secret, so it was not kept as it came. Its text is kept without the secret.")
+        return replace(told, raw_blob=name)
 
     def _retract(self, shown: int) -> None:
         """Take back what was shown of an answer that the user interrupted."""
@@ -569,11 +709,13 @@ class Driver:
             self._hooking.warn(text)
         return told
 
-    def _claim_calls(self) -> None:
+    async def _claim_calls(self) -> None:
         asked = 0
         for one in self.state.calls:
             asked += one.call.name != FINAL_RESULT
         refusal = self._budget.claim_calls(asked) if asked else None
+        if asked and refusal is None and self._budget.tree is not None:
+            refusal = await self._budget.tree.claim_calls(self._calls_key, asked)
         self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
             self._full = refusal  # else the plan finds it out by itself
@@ -600,30 +742,113 @@ class Driver:
         """Return what the next request leaves to the provider's memory; None where everything is sent anyway."""
         if self._agent.bearings is None:
             return None
-        ask = model.ask(self.state.transcript, self._agent.specs)
-        return self._agent.bearings.before(self.state, model.name, ask.target)
+        state = self.state if self.state.context is None else replace(self.state, transcript=self.state.view)
+        ask = model.ask(state.transcript, self._agent.offer(state))
+        return self._agent.bearings.before(state, model.name, ask.target)
 
-    async def _ask_model(self, model: Askable, room: Room, rest: Rest | None) -> Answered:
+    async def _ask_model(self, model: Askable, room: Room, rest: Rest | None, id: str) -> Answered:
         self._request = ""
-        transcript = self.state.transcript
+        if self._traced is not None:
+            current_trace.set(self._place_in_trace(id))
+        transcript = self.state.view
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
-        ask = model.ask(transcript, self._agent.specs, output=self._agent.output)
+        ask = self._agent.ask(model, transcript, self.state)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
         if refused := self._agent.refuse_losses:
             refuse(rest.losses if rest else (), refused)
             ask = replace(ask, refuse_losses=ask.refuse_losses | refused)
-        stream = model.stream(ask, after=self.answers.get(model.name))
+        stream = self._begin_stream(model, ask)
         turn = AnswerProgress(self._teller, self._agent.shape) if self._teller.show is not None else None
         try:
             while deltas := await stream.read():
                 if turn is not None:
                     turn.show(deltas, stream.form)
+            if self._agent.diagnose:
+                self._check_diagnosis(model, stream)
             return stream.answer
         finally:
             await stream.aclose()
-            self._request = stream.digest if isinstance(stream, Stream) else ""
+            if self._traced is not None:
+                current_trace.set(self._traced)
+            if isinstance(stream, Stream):
+                self._request = stream.digest
+
+    def _begin_stream(self, model: Askable, ask: Ask) -> Asking:
+        """Return the call, not yet begun, with the guard of the provider's prompt cache."""
+        before = self.answers.get(model.name)
+        stream = model.stream(ask, after=before)
+        if isinstance(stream, Stream):
+            stream.on_moved = self._tell_moved
+            settings = self._agent.settings_in(self.state)
+            if settings is not None and settings.keep_raw:
+                stream.keep_raw()
+            if self._agent.diagnose:
+                stream.compare = before.reply.id if before else ""
+        return stream
+
+    def _tell_moved(self, what: tuple[str, ...]) -> None:
+        """Warn that a provider's prompt cache is lost, unless something was just taken out of the conversation."""
+        edited = self.state.context is not None and bool(self.state.context.recent)
+        told = [one for one in what if one in ("tools", "system") or not edited]
+        text = (
+            f"The request does not begin as the one before it: {', '.join(told)} changed. The provider's prompt cache is lost "
+            "from there on. Keep tools and system prompt the same for a whole conversation; what changes belongs into prompts."
+        )
+        if told and text not in self._hooking.warnings:
+            self._hooking.warn(text)
+
+    def _check_diagnosis(self, model: Askable, stream: Asking) -> None:
+        """Warn where the provider's own word about its prompt cache is not what was expected."""
+        if isinstance(stream, Stream) and (differs := stream.compare_caches()):
+            self._hooking.warn(f"{model.name} and Evener disagree about the prompt cache: {differs}.")
+
+    # Room in the window.
+
+    async def ask_aside(self, model: Askable, ask: Ask) -> Answered | EvenerError | NoRoom | None:
+        """Ask a model something beside the conversation, within the budget; None when the run was cancelled meanwhile."""
+        if ask.transcript.has_far_media:
+            inlined = await self._media.inline(ask.transcript, dict(self.state.media), remote=model.fetches)
+            ask = replace(ask, transcript=inlined)
+        held = self._budget.reserve(cost=model.most_cost(ask) if self._budget.counts_money else NO_COST)
+        if isinstance(held, NoRoom):
+            return held
+        room = Room(held)
+        if self._budget.tree is not None:
+            found = await self._room_in_tree(room, self._budget.tree)
+            if isinstance(found, NoRoom):
+                return found
+            room = found
+        answer = None
+        try:
+            answer = await self._in_time(self._listener.during(_complete(model, ask), until=self._is_cancelled))
+            return answer
+        except OutOfTime:
+            return None
+        except EvenerError as error:
+            return error
+        finally:
+            used, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), NO_COST)
+            self._budget.settle(held, usage=used, cost=cost)
+            if self._budget.tree is not None and room.key:
+                await finish_anyway(self._budget.tree.settle(room.key, usage=used, cost=cost))
+
+    def overflow(self) -> ContextTooLong | None:
+        """Return the provider's word that the last request was too long, if that is why it failed."""
+        failure = self.state.failure
+        if failure is None or failure.crowded or failure.error != ContextTooLong.__name__:
+            return None
+        return self.error if isinstance(self.error, ContextTooLong) else ContextTooLong(failure.message)
+
+    def warn(self, text: str) -> None:
+        """Warn the caller, in the stream and with the result."""
+        self._hooking.warn(text)
+
+    def warn_of(self, text: str) -> None:
+        """Warn the caller, if there is something to say."""
+        if text:
+            self.warn(text)
 
     # Tools and media.
 
@@ -632,32 +857,23 @@ class Driver:
         if self._over:
             await self._finish("limit", self._over.why, self._over.hit)
             return
-        done: list[ev.Event] = []
-        runs: list[RunTool] = []
-        urls: list[str] = []
-        for step in steps:
-            match step:
-                case RunTool():
-                    runs.append(step)
-                case SettleCall():
-                    done.append(settled_result(step))
-                case RefuseCall():
-                    done.append(refused_result(step))
-                case FetchMedia(url):
-                    urls.append(url)
+        done, runs, urls = _sort_steps(steps)
         if stopped := self._hooking.stopped(runs):
-            done += [self._cancel_result(step, stopped[step.call.id]) for step in runs if step.call.id in stopped]
+            done += [(step.runs, self._cancel_result(step, stopped[step.call.id])) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
-        events = (*done, *map(self._start_event, runs))
+        events: tuple[ev.Event, ...] = (*(result for _, result in done), *map(self._start_event, runs))
         if self._staged and len(steps) == 1 and runs and runs[0].call.name in self._brief:
             await self.record_soon(*events)
             async with WritingOnWait(self.record):
                 await self._work(runs, urls)
         elif await self._record_step(*events):
+            for call, result in done:
+                self.tell(st.ToolFinished, call=call, result=result)
             await self._work(runs, urls)
 
     async def _work(self, runs: list[RunTool], urls: list[str]) -> None:
         """Run calls and fetch media, all at the same time."""
+        self._twins = self._find_twins(runs) if len(runs) > 1 and self._agent.caller.shares else {}
         work = [*map(self._run, runs), *map(self._fetch, urls)]
         self._under_way = len(work)
         if work:
@@ -680,12 +896,14 @@ class Driver:
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
             partial(kin_of, self.state, step.call, self._name), self._agent.policy, home.force,
+            self._agent.models,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
-        token = current_site.set(site)
+        token, traced = current_site.set(site), current_trace.set(self._place_in_trace(step.call.id))
         try:
             done = await self._call_tool(step)
         finally:
+            current_trace.reset(traced)
             current_site.reset(token)
         if self._hooking.is_broken(step.call.id):
             return
@@ -705,18 +923,56 @@ class Driver:
                 self._brief.add(step.call.name)
             await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
             if self._watched:
-                self.tell(st.ToolFinished, call=step.runs, result=done)
+                self.tell(st.ToolFinished, call=step.runs, result=self._kept_result(done))
         self._tallies.pop(step.call.id, None)
+
+    def _kept_result(self, done: ev.CallFinished) -> ev.CallFinished:
+        found = (one for one in reversed(self.events) if type(one) is ev.CallFinished and one.call == done.call)
+        return next(found, done)
+
+    def _place_in_trace(self, what: str) -> TraceContext:
+        """Return the span of a request or a call of this run, as the fold of the log will name it."""
+        outer, run = self._traced, self.run
+        if outer is None:
+            return TraceContext(trace_id(run), span_id(run, what))
+        return TraceContext(outer.trace, span_id(run, what), outer.flags, outer.passed_on)
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
         return add_nested(done, tally.total) if tally and tally.is_used else done
 
+    def _find_twins(self, runs: list[RunTool]) -> dict[str, "asyncio.Future[ev.CallFinished | None]"]:
+        """Return what calls that are the same share: the first one runs. Only what may be repeated is run once for several."""
+        found: dict[str, list[str]] = {}
+        for step in runs:
+            facts = self._agent.setup.tools.get(step.call.name)
+            if facts is not None and facts.effect != "write" and not step.verifying:
+                found.setdefault(self._agent.caller.digest(step.runs), []).append(step.call.id)
+        loop = asyncio.get_running_loop()
+        return {id: shared for ids in found.values() if len(ids) > 1 for shared in (loop.create_future(),) for id in ids}
+
     async def _call_tool(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
+        """Run a call, or wait for the result of one that is the same."""
+        shared = self._twins.get(step.call.id)
+        if shared is None:
+            return await self._call_once(step)
+        first = next(id for id, one in self._twins.items() if one is shared) == step.call.id
+        done = None if first else await shared
+        if done is not None:
+            return replace(done, call=step.call.id, at=time(), seconds=0.0, nested=None)
+        made: ev.CallFinished | ev.CallPaused | None = None
+        try:
+            made = await self._call_once(step)
+            return made
+        finally:
+            if not shared.done():
+                shared.set_result(made if isinstance(made, ev.CallFinished) else None)
+
+    async def _call_once(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, call = self._agent.caller, step.runs
-        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave)
+        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave, cancellation_of(self.run))
         if monotonic() - self._recorded > STALE:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
@@ -747,3 +1003,23 @@ class Driver:
         blocks = find_blocks((*self.state.transcript, *self.state.steering), url)
         digest, media_type, size = await self._media.fetch(url, *blocks)
         await self.record(ev.MediaFetched(at=time(), source=url, digest=digest, media_type=media_type, size=size))
+
+
+def _sort_steps(steps: tuple[Step, ...]) -> tuple[list[tuple[ToolCall, ev.CallFinished]], list[RunTool], list[str]]:
+    """Return the calls that have a result without being run, those to run, and the media to fetch."""
+    done: list[tuple[ToolCall, ev.CallFinished]] = []
+    runs: list[RunTool] = []
+    urls: list[str] = []
+    for step in steps:
+        match step:
+            case RunTool():
+                runs.append(step)
+            case SettleCall():
+                done.append((step.call, settled_result(step)))
+            case RefuseCall():
+                done.append((step.call, refused_result(step)))
+            case FetchMedia(url):
+                urls.append(url)
+            case _:
+                pass
+    return done, runs, urls

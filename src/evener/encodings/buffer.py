@@ -6,7 +6,7 @@ White space next to a call is left out; in an answer without calls every charact
 """
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
 from typing import Literal, TypeVar
 
@@ -109,6 +109,9 @@ LINE = Chars(rf"(?:\A|(?<=\n)|(?<=</think>))[ \t]{{0,{MOST}}}")
 
 # JSON in pieces.
 
+BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 OUTSIDE = re.compile(r'["{}\[\]]')
 INSIDE = re.compile(r'["\\]')
 ENDS = re.compile(r"[\s,}\]]")
@@ -198,6 +201,14 @@ def _escape(text: str, place: int, *, final: bool) -> tuple[str, int]:
     return ESCAPES.get(sign, "\\" + sign), 1 + len(sign)
 
 
+def object_fields(text: str) -> Mapping[str, msgspec.Raw] | None:
+    """Return the members of a JSON object; None when the text is not a whole one."""
+    try:
+        return _objects.decode(text)
+    except BROKEN:
+        return None
+
+
 # The answer.
 
 Kind = Literal["text", "thought", "call"]
@@ -227,6 +238,8 @@ class AnswerBuffer:
         self.ended = False
         self.touched = False  # the answer is not simply its text
         self.called = False
+        self.cut = False  # the text ended within an envelope or a call
+        self.runnable = False  # a call ended with arguments that can be read
         self.seen = ""  # the last characters that were taken
         self.in_fence = False  # a code fence in what was said is still open
         self._begin = begin
@@ -373,7 +386,9 @@ class AnswerBuffer:
 
     def finish(self, raw: str) -> None:
         """End the call; these are its arguments."""
-        self._found.append(CallEnded(self._call, self._end(raw)))
+        raw = self._end(raw)
+        self.runnable = self.runnable or object_fields(raw) is not None
+        self._found.append(CallEnded(self._call, raw))
 
     def note(self, name: str, text: str) -> None:
         """Add a notice of something that is neither text nor a call."""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
+from evener.encodings.own_tools import rewrite_message
 from evener.encodings.prepared import Past, TextStyle
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss, loss_in
@@ -40,6 +41,9 @@ def rewrite_history(prior: Past | None, style: TextStyle, transcript: Transcript
 
 def _rewrite(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
     """Yield the message in its text form; before it, error results for calls that never got one."""
+    if style.own:
+        yield rewrite_message(message, style.own, waiting)
+        return
     if message.role == "assistant":
         if waiting:
             yield _answer_waiting(message, style, waiting, losses)

@@ -4,30 +4,33 @@
 
 An envelope begins a line, perhaps within a code fence; whatever else stands there is text. A model that is not constrained
 may write its keys in any order, or more than one envelope. What is broken off is kept: as the raw arguments of its call, or
-as text with a notice.
+as text with a notice. The buffer is told that the answer was cut.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import msgspec
 
-from evener.encodings.buffer import BLANK, FENCE, FENCE_END, LINE, AnswerBuffer, Chars, Either, Marker, Wait, unescape
+from evener.encodings.buffer import (
+    BLANK,
+    BROKEN,
+    FENCE,
+    FENCE_END,
+    LINE,
+    AnswerBuffer,
+    Chars,
+    Either,
+    Marker,
+    Wait,
+    object_fields,
+    unescape,
+)
 from evener.wire.prefix import dumps, text_in
 
 TOOL, ARGUMENTS, CALLS, ANSWER, VALUE = "tool", "arguments", "calls", "answer", "value"
 NAMES = ("name", TOOL, "function")
 INPUTS = (ARGUMENTS, "parameters", "input")
-
-_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
-BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-def _fields(text: str) -> Mapping[str, msgspec.Raw]:
-    try:
-        return _objects.decode(text)
-    except BROKEN:
-        return {}
 
 
 def _arguments(raw: str) -> str:
@@ -42,7 +45,7 @@ def _arguments(raw: str) -> str:
 
 def named_arguments(text: str) -> tuple[str, str] | None:
     """Return name and arguments of a call that is one object with both; None when it is not."""
-    found = _fields(text)
+    found = object_fields(text) or {}
     name = next((text_in(found[key]) for key in NAMES if key in found), "")
     given = next((found[key] for key in INPUTS if key in found), msgspec.Raw(b"{}"))
     return (name, _arguments(bytes(given).decode())) if name else None
@@ -50,13 +53,13 @@ def named_arguments(text: str) -> tuple[str, str] | None:
 
 def unwrap(text: str) -> str:
     """Return the value that only an object could be asked to hold; the text itself if it holds none."""
-    found = _fields(text)
+    found = object_fields(text) or {}
     return bytes(found[VALUE]).decode() if VALUE in found else text
 
 
 def drop_nulls(raw: str, optional: Collection[str]) -> str:
     """Return arguments without the nulls that stand for absent ones, where the schema had to demand every property."""
-    found = _fields(raw)
+    found = object_fields(raw) or {}
     absent = [name for name, value in found.items() if name in optional and bytes(value) == b"null"]
     return dumps({name: value for name, value in found.items() if name not in absent}).decode() if absent else raw
 
@@ -83,6 +86,7 @@ def read_json(tape: AnswerBuffer, *, wrapped: bool = False, texts: bool = True) 
     while (yield from tape.say_until(OBJECT)):
         found = yield from tape.expect(envelope)
         if found is None and tape.ended and envelope.begun.match(tape.held):
+            tape.cut = True
             tape.reject(tape.take_all())
         elif found is None:  # an object that is no envelope is text to its end
             tape.say(tape.take(tape.held.index("{")))
@@ -116,6 +120,7 @@ class _Envelope:
         else:
             if self._spoke:
                 return True
+        tape.cut = tape.cut or tape.ended
         self._end_call(cut=True)
         if not self._spoke:
             tape.reject("".join(self._raw) + (tape.take_all() if tape.ended else ""))

@@ -8,6 +8,7 @@ from typing import get_args
 
 from msgspec.structs import replace
 
+from evener.encodings.examples import has_called_before, must_call, with_examples, worked_examples
 from evener.encodings.forms import (
     FINAL_RESULT,
     alternatives,
@@ -19,6 +20,8 @@ from evener.encodings.forms import (
     wrap_schema,
 )
 from evener.encodings.history import rewrite_history
+from evener.encodings.hosted_tools import declare_hosted_tools
+from evener.encodings.own_tools import choose_own_tools, declare_own_tools
 from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, TextStyle
 from evener.encodings.words import (
     choose_encoding,
@@ -31,7 +34,7 @@ from evener.encodings.words import (
     tool_words,
 )
 from evener.errors import BadValue
-from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
+from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import CacheTtl, TextBlock
 from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
@@ -41,6 +44,7 @@ __all__ = ["prepare"]
 
 OBSERVATION = "Observation:"
 MOST_STOPS = 4
+FORCED = loss_of("degraded", "tool_choice", "this model answers by itself, and wrongly: before it answers, it must call a tool")
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
@@ -49,7 +53,7 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
     wanted = encoding or quirks.tool_encoding
     if wanted not in ENCODINGS:
         raise BadValue(f"There is no encoding {wanted!r}. Known are {', '.join(ENCODINGS)}.")
-    if wanted == "native" and ask.output is None and quirks.tools and (not ask.tools or _is_plain(ask.choice)):
+    if wanted == "native" and ask.output is None and quirks.tools and (not ask.tools or _is_plain(ask, quirks)):
         return Prepared(ask, (), "native", "")
     source = (
         *(ask.tools, ask.choice, ask.output, ask.settings, ask.reasoning, ask.transcript.system_blocks),
@@ -59,18 +63,43 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
     if plan.untouched:
         return Prepared(ask, plan.losses, plan.encoding, plan.form, plan)
     style = plan.style
-    past = rewrite_history(prior.past if prior else None, style, ask.transcript) if style else None
-    transcript = past.transcript if past else ask.transcript
+    shows = bool(plan.examples) and not has_called_before(ask.transcript, ask.target)
+    told = with_examples(plan.examples, ask.transcript) if shows else ask.transcript
+    past = rewrite_history(prior.past if prior and not shows else None, style, told) if style else None
+    transcript = past.transcript if past else told
     if transcript.system_blocks is not plan.system:
         transcript = transcript.with_system(plan.system)
-    made = replace(ask, transcript=transcript, tools=plan.tools, choice=plan.choice, output=plan.output, settings=plan.settings)
+    forced = plan.forced if plan.forced and must_call(ask.transcript) else None
+    output = forced or plan.output
+    made = replace(ask, transcript=transcript, tools=plan.tools, choice=plan.choice, output=output, settings=plan.settings)
+    made = replace(made, extra=(*ask.extra, *plan.extra)) if plan.extra else made
     last = ask.transcript.last
     losses = (*plan.losses, *past.losses) if past else plan.losses
+    losses = (*losses, _report_examples(plan)) if shows else losses
+    losses = (*losses, FORCED) if forced else losses
     return Prepared(made, losses, plan.encoding, plan.form, plan, past, last.id if last else "")
 
 
-def _is_plain(choice: Choice) -> bool:
-    return choice.mode in ("auto", "none") and choice.parallel is None and not choice.names
+def _report_examples(plan: Plan) -> Loss:
+    """The caller did not write them, and pays for them."""
+    size = sum(len(message.text) + sum(len(call.raw) for call in message.calls) for message in plan.examples)
+    names = [call.name for message in plan.examples for call in message.calls]
+    shown = " and ".join(dict.fromkeys(names))
+    why = f"{len(names)} worked examples of {shown}, {size} characters: this model calls no tool without"
+    return loss_of("added", "message", why, name="example")
+
+
+def _may_force(ask: Ask) -> bool:
+    """True if the user did not say whether to call. A model that small answers by itself, and wrongly."""
+    return ask.choice.mode == "auto" and not ask.choice.stated and any(isinstance(tool, ToolSpec) for tool in ask.tools)
+
+
+def _is_plain(ask: Ask, quirks: Quirks) -> bool:
+    """True if the tools go out as they are, and any may be called."""
+    choice = ask.choice
+    if choice.mode not in ("auto", "none") or choice.parallel is not None or choice.names:
+        return False
+    return not any((tool.standard and quirks.own_tools) if type(tool) is ToolSpec else not tool.wire for tool in ask.tools)
 
 
 class _Draft:
@@ -83,8 +112,10 @@ class _Draft:
         self.output = ask.output
         self.settings = ask.settings
         self.form: OutputForm = ""
+        self.forced: OutputSchema | None = None  # while the model must call before it answers
         self.wrapped = False
         self.parts: list[TextBlock] = []  # said after the system prompt
+        self.extra: tuple[Extra, ...] = ()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -102,6 +133,7 @@ class _Draft:
 def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[object, ...]) -> Plan:
     draft = _Draft(ask)
     encoding = choose_encoding(wanted, ask, quirks, draft.losses)
+    draft.tools, draft.extra = declare_hosted_tools(ask, quirks)
     functions = bool(draft.specs)
     if ask.output is not None:
         draft.form = choose_form(ask.output, ask, quirks, encoding, functions=functions, losses=draft.losses)
@@ -110,6 +142,7 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
     style: TextStyle | None = None
     if encoding == "native":
         _keep_native(draft, ask, quirks)
+        style = _use_own_tools(draft, ask, quirks)
     else:
         style = _put_into_text(draft, ask, quirks, encoding)
     offered = style is not None and style.offered
@@ -119,9 +152,10 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
         encoding=encoding,
         form=draft.form,
         losses=tuple(draft.losses),
-        tools=() if style else draft.tools,
-        choice=Choice() if style else draft.choice,
+        tools=() if style and not style.own else draft.tools,
+        choice=Choice() if style and not style.own else draft.choice,
         output=draft.output,
+        forced=draft.forced,
         settings=draft.settings,
         system=(*ask.transcript.system_blocks, *draft.parts) if draft.parts else ask.transcript.system_blocks,
         style=style,
@@ -129,7 +163,15 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
         wrapped=draft.wrapped,
         untouched=style is None and draft.is_as(ask),
         optional=optional_arguments(_specs(ask)) if strict else {},
+        examples=worked_examples(_shown(ask)) if offered and quirks.worked_examples else (),
+        extra=draft.extra,
     )
+
+
+def _shown(ask: Ask) -> tuple[ToolSpec, ...]:
+    """The tools that may be called, those that must be first."""
+    named = [tool for tool in _specs(ask) if tool.name in ask.choice.names]
+    return () if ask.choice.mode == "none" else tuple(named or _specs(ask))
 
 
 def _specs(ask: Ask) -> list[ToolSpec]:
@@ -168,6 +210,15 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
         draft.choice, said = tell_choice(draft.choice, ask, quirks, draft.losses)
         draft.say("\n".join(said))
     _shape_answer(draft, ask, quirks)
+
+
+def _use_own_tools(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle | None:
+    """Put the tools that the model was trained on in the place of the standard ones, if it has such."""
+    own = choose_own_tools(ask, quirks) if draft.tools else ()
+    if not own:
+        return None
+    draft.tools = declare_own_tools(draft.tools, own)
+    return TextStyle("native", ask.target, ask.foreign_reasoning, own=own)
 
 
 # Tools in the text.
@@ -214,6 +265,10 @@ def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
     if draft.output is not None:
         draft.form = "native" if constrained else "prompted"
         draft.wrapped = wrapped and final == "object"
+    if constrained and quirks.worked_examples and _may_force(ask):  # the words stay, and so does the cached prefix
+        must = replace(draft.choice, mode="required")
+        only = alternatives(draft.specs, must, draft.output, final=final, wrapped=wrapped)
+        draft.forced = OutputSchema(only, name="reply", strict=True if quirks.strict else None)
     if constrained:
         draft.output = OutputSchema(schema, name="reply", strict=True if quirks.strict else None)
     else:

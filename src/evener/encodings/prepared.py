@@ -5,12 +5,13 @@ from typing import Literal
 
 import msgspec
 
-from evener.transcript.ask import Ask, Choice, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
+from evener.transcript.ask import Ask, Choice, Extra, HostedTool, OutputForm, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss
+from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["EncodingName", "Final", "Past", "Plan", "Prepared", "TextStyle"]
+__all__ = ["EncodingName", "Final", "OwnTool", "Past", "Plan", "Prepared", "TextStyle"]
 
 EncodingName = Literal["native", "json_schema", "xml", "react"]
 """How tools reach the model."""
@@ -19,8 +20,15 @@ Final = Literal["text", "object", "value"]
 """What ends a turn in a JSON envelope: a text, an object of the caller's shape, or another value of it."""
 
 
+class OwnTool(msgspec.Struct, frozen=True):
+    """A tool that the model was trained on, by its type; `names` are the standard tools that it stands for, and their names."""
+
+    type: str
+    names: tuple[tuple[str, str], ...]
+
+
 class TextStyle(msgspec.Struct, frozen=True):
-    """All that shapes the text forms of a history. A past that was rewritten under another style is of no use."""
+    """All that shapes the rewritten forms of a history. A past that was rewritten under another style is of no use."""
 
     encoding: EncodingName
     target: Origin
@@ -29,6 +37,7 @@ class TextStyle(msgspec.Struct, frozen=True):
     final: Final = "text"
     wrapped: bool = False
     listed: bool = False  # one call is a list of calls, too
+    own: tuple[OwnTool, ...] = ()  # natively: which calls go out in the forms of their maker
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -62,6 +71,9 @@ class Plan(msgspec.Struct, frozen=True):
     wrapped: bool = False  # the answer is an object that holds the value
     untouched: bool = False  # the ask goes on as it is
     optional: Mapping[str, frozenset[str]] = {}
+    forced: OutputSchema | None = None  # the output while the model must call before it answers
+    examples: tuple[Message, ...] = ()  # calls that were never made, to show how
+    extra: tuple[Extra, ...] = ()  # what hosted tools need beside their declarations
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):

@@ -44,7 +44,7 @@ def read_react(tape: AnswerBuffer) -> Wait[None]:
             tape.say(label, kind)
         elif word == "Action":
             name = yield from _read_name(tape, kind)
-            if name and (yield from _read_arguments(tape)):
+            if name and (yield from _read_arguments(tape, f"Action: {name}")):
                 fenced = False
             kind = "text" if name else kind
         else:
@@ -69,6 +69,7 @@ def _read_name(tape: AnswerBuffer, kind: Kind) -> Wait[str]:
     """Begin the call of the tool that the line names; empty when it names none."""
     while "\n" not in tape.held and not tape.ended:
         yield
+    tape.cut = tape.cut or "\n" not in tape.held
     line = tape.take(len(tape.held.partition("\n")[0]))
     name = line.strip(QUOTES)
     if name:
@@ -78,10 +79,14 @@ def _read_name(tape: AnswerBuffer, kind: Kind) -> Wait[str]:
     return name
 
 
-def _read_arguments(tape: AnswerBuffer) -> Wait[bool]:
-    """Read the arguments of a call to its end. True if they ended with a fence."""
+def _read_arguments(tape: AnswerBuffer, label: str) -> Wait[bool]:
+    """Read the arguments of a call to its end. True if they ended with a fence.
+
+    A call that the end of the text cut off before its arguments must not look like one without them: `label` stands there.
+    """
     if not (yield from tape.skip(INPUT)) or not (yield from _reach_arguments(tape)):
-        tape.finish("{}")
+        tape.cut = tape.cut or (tape.ended and INPUT.begun.match(tape.held) is not None)
+        tape.finish(label if tape.cut else "{}")
         return False
     if tape.held[:1] == "{":
         text, closed = yield from tape.take_value(tape.give)
@@ -89,6 +94,7 @@ def _read_arguments(tape: AnswerBuffer) -> Wait[bool]:
             tape.finish(text)
             return (yield from tape.skip(FENCE_END))
         found = NEXT.search(text)  # an object that never ends, ends before the next label
+        tape.cut = tape.cut or not found
         end = found.start() if found else len(text)
         tape.held = text[end:]
         tape.finish(strip_fence(text[:end]))
@@ -97,7 +103,8 @@ def _read_arguments(tape: AnswerBuffer) -> Wait[bool]:
     while not (found := NEXT.search(tape.held, max(0, looked - LONGEST))) and not tape.ended:
         looked = len(tape.held)
         yield
-    tape.finish(strip_fence(tape.take(found.start() if found else len(tape.held))) or "{}")
+    tape.cut = tape.cut or not found
+    tape.finish(strip_fence(tape.take(found.start() if found else len(tape.held))) or ("{}" if found else label))
     return False
 
 

@@ -10,9 +10,11 @@ import msgspec
 
 from evener.encodings.buffer import AnswerBuffer, Wait
 from evener.encodings.json import drop_nulls, read_json
+from evener.encodings.own_tools import OwnReader
 from evener.encodings.prepared import Plan, Prepared
 from evener.encodings.react import read_react
 from evener.encodings.xml import read_xml
+from evener.errors import TruncatedStream
 from evener.transcript.ask import Choice
 from evener.transcript.delta import (
     ArgumentsDelta,
@@ -40,15 +42,19 @@ STRIDE = 1 << 20
 ENDS = ("done", "stop_sequence", "tools", "other")
 """Reasons to stop that are the model's own: only then is its answer held against the choice."""
 
+HALF = "The answer ended within a call, or within the envelope around its calls. None of them runs; ask again."
+
 Numbered = ReasoningDelta | CallBegun | ArgumentsDelta | CallEnded | HostedAdded | MediaAdded | SealAdded
 
 
-def reader(prepared: Prepared) -> "Reader | None":
-    """Return the reader of the answer to a prepared ask; None where there is nothing to read out of the text."""
+def reader(prepared: Prepared) -> "Reader | OwnReader | None":
+    """Return the reader of the answer to a prepared ask; None where the answer is as it is to be."""
     plan = prepared.plan
-    if plan is None or plan.style is None or not plan.style.offered:
+    if plan is None or plan.style is None:
         return None
-    return Reader(plan, prepared.seed)
+    if plan.style.own:
+        return OwnReader(plan.style.own)
+    return Reader(plan, prepared.seed) if plan.style.offered else None
 
 
 class Reader:
@@ -72,8 +78,8 @@ class Reader:
                     self._text(index)
                     self._hung.setdefault(index, []).append(delta)
                 case Stopped():
-                    self._close(found)
-                    found += self._judge(delta) if delta.reason in ENDS else [delta]
+                    cut = self._close(found)
+                    found += self._judge(delta, cut=cut) if delta.reason in ENDS else [delta]
                 case Failed():
                     self._close(found)
                     found.append(delta)
@@ -94,7 +100,8 @@ class Reader:
         optional = self._plan.optional.get(self._called[-1])
         return drop_nulls(raw, optional) if optional else raw
 
-    def _close(self, found: list[Delta]) -> None:
+    def _close(self, found: list[Delta]) -> bool:
+        """End the texts. True if one of them was cut off, although calls of the answer could run."""
         for index, text in sorted(self._texts.items()):
             found += text.close()
             for hung in self._hung.get(index, ()):
@@ -102,10 +109,15 @@ class Reader:
                     found.append(msgspec.structs.replace(hung, index=text.base))
                 elif isinstance(hung, SealAdded):
                     found.append(Notice("text_seal", hung.data))
+        texts = self._texts.values()
+        cut = any(text.cut for text in texts) and any(text.runnable for text in texts)
         self._texts, self._hung = {}, {}
+        return cut
 
-    def _judge(self, stopped: Stopped) -> list[Delta]:
-        """Hold the calls against the choice. An answer with calls has stopped for them."""
+    def _judge(self, stopped: Stopped, *, cut: bool) -> list[Delta]:
+        """Hold the calls against the choice. An answer with calls has stopped for them; half of one does not count."""
+        if cut:
+            return [Failed(TruncatedStream(HALF))]
         end = Stopped("tools", stopped.raw, stopped.detail) if self._called else stopped
         why = _find_broken_rule(self._plan.wanted, self._called)
         return [Notice("choice_violated", dumps({"rule": why, "called": self._called}).decode()), end] if why else [end]

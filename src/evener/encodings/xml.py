@@ -30,6 +30,7 @@ def read_xml(tape: AnswerBuffer) -> Wait[None]:
     while (yield from tape.say_until(OPEN)):
         while (end := tape.held.find(">")) < 0:
             if tape.ended:
+                tape.cut = True
                 tape.reject(tape.take_all())
                 return
             yield
@@ -47,6 +48,7 @@ def _read_call(tape: AnswerBuffer, tag: str) -> Wait[None]:
     if name:
         tape.call(name)
     body, closed = ("", True) if tag.endswith("/>") else (yield from _read_body(tape, shown=bool(name)))
+    tape.cut = tape.cut or not closed
     raw, whole = strip_fence(body), f"{tag}{body}{CLOSE if closed else ''}"
     if name:
         tape.finish(raw or ("{}" if closed else whole))

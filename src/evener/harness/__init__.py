@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from evener.harness.harness import Harness, Subagent
     from evener.harness.parallel import Entry, fan_out, parallel_llm_tool
     from evener.harness.preview import Compiled
-    from evener.harness.stream import RunStream
+    from evener.harness.stream import RunStream, Subscription
     from evener.harness.thread import Thread
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Harness",
     "RunStream",
     "Subagent",
+    "Subscription",
     "Thread",
     "fan_out",
     "parallel_llm_tool",
@@ -35,6 +36,7 @@ _HOMES = {
     "Harness": "harness",
     "RunStream": "stream",
     "Subagent": "harness",
+    "Subscription": "stream",
     "Thread": "thread",
     "fan_out": "parallel",
     "parallel_llm_tool": "parallel",

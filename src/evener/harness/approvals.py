@@ -102,11 +102,26 @@ def keyed(approvals: Iterable[Approval]) -> dict[str, Approval]:
     return {one.key if often[one.key] == 1 else f"{one.thread}:{one.key}": one for one in found}
 
 
+def _check_decisions(decisions: object) -> None:
+    """Refuse what is no mapping of keys to decisions."""
+    if not isinstance(decisions, Mapping):
+        raise UsageError(
+            f'`decisions` takes {{key: Decision("allow")}}, by the key of each approval; not {type(decisions).__name__}.'
+        )
+    for key, one in decisions.items():
+        if not isinstance(one, Decision):
+            raise UsageError(
+                f'The decision about {key!r} is a {type(one).__name__} ({one!r:.40}). Write Decision("allow"), or '
+                'Decision("reject", why="...").'
+            )
+
+
 async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, court: Court) -> None:
     """Decide everything that waits in this log and in runs inside its calls, by the key of each approval (a call's id).
 
     ApprovalStale when it was decided before, has expired, or is about something that has changed. Nothing is run here.
     """
+    _check_decisions(decisions)
     waiting = keyed(approvals_of(await state_of(store, log), log))
     _cover(log, waiting, decisions)
     notes: dict[tuple[str, str], list[dict[str, object]]] = {}

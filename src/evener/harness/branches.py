@@ -88,23 +88,29 @@ async def root_of(store: Store, log: str) -> str:
     return first[0].thread if first and isinstance(first[0], ev.Opened) else log
 
 
-async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "") -> Fork:
+async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "", label: str = "") -> Fork:
     """Return a new log that goes on from there; its lease is given back. Only a message has to be looked for.
 
-    `harness` is whose runs will be on it; without one, whose they were. `name` is the id of the new log.
+    `harness` is whose runs will be on it; without one, whose they were. `name` is the id of the new log, `label` what people
+    call the branch.
     """
     check_at(at)
+    if not isinstance(label, str) or "\n" in label or len(label) > LONGEST_LABEL:
+        raise UsageError(f"The label of a branch is one line of at most {LONGEST_LABEL} characters. Give a shorter one.")
     end = await store.link(log)
     seq = await _seq(store, log, at, end.seq)
     link = end if seq == end.seq else await store.link(log, seq)
     root = (await store.read(log, until=1))[0]
     thread, owner = (root.thread, root.harness) if isinstance(root, ev.Opened) else (log, "")
-    return await _make(store, link, thread, harness or owner, name or new_id())
+    return await _make(store, link, thread, harness or owner, name or new_id(), label)
 
 
-async def _make(store: Store, link: Link, thread: str, harness: str, name: str) -> Fork:
+LONGEST_LABEL = 80
+
+
+async def _make(store: Store, link: Link, thread: str, harness: str, name: str, label: str) -> Fork:
     first = ev.Opened(
-        at=time(), thread=thread, harness=harness, parent=link.log, parent_seq=link.seq, parent_hash=link.hash
+        at=time(), thread=thread, harness=harness, parent=link.log, parent_seq=link.seq, parent_hash=link.hash, label=label
     )  # fmt: skip
     held = await store.create(name, first, holder=new_claim())
     await finish_anyway(held.aclose())

@@ -9,7 +9,8 @@ from contextvars import copy_context
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeGuard, TypeVar, cast, get_args
 
 import msgspec
 
@@ -18,13 +19,20 @@ from evener.errors import UsageError
 from evener.events import Effect, Interrupt, Limits, ToolFacts
 
 if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
+    # Defaults of type variables are for checkers, which know them on any Python.
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
+    from evener.driver.room import ContextKeeper
     from evener.harness.approvals import Bench, Decision
     from evener.harness.opening import Given, Prompt
     from evener.harness.preview import Chosen
     from evener.harness.stream import RunStream
     from evener.harness.thread import Thread
     from evener.hooks import Hook, HookAnswer, HookEvent, Hooks
+    from evener.loop.plan import ToolOffer
+    from evener.model.plain import PlainProvider
     from evener.model.seam import Askable
     from evener.model.server_state import Bearings
     from evener.policy.rules import Policy
@@ -32,22 +40,34 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.resume_state import ResumeState
     from evener.store.protocol import Store
     from evener.tools.call import Caller, Threads
+    from evener.tools.context import Progress
     from evener.tools.outputs import OutputShape
+    from evener.tools.result import Envelope
     from evener.tools.tool import Tool, Toolbox
-    from evener.transcript.ask import Effort, OutputForm, State, StateMode
+    from evener.transcript.ask import Effort, HostedTool, ModelSettings, OutputForm, State, StateMode, ToolSpec
+    from evener.transcript.blocks import ToolCall
     from evener.transcript.message import Message
     from evener.transport.exchange import Reach
 
-    ModelLike = str | Askable
+    ModelLike = str | Askable | PlainProvider
+    Deps = DefaultTypeVar("Deps", covariant=True, default=object)
+    Output = DefaultTypeVar("Output", covariant=True, default=object)
+    OutputLike = type[Output] | OutputShape | Mapping[str, object] | UnionType | str | None
+else:
+    Deps = TypeVar("Deps", covariant=True)
+    Output = TypeVar("Output", covariant=True)
 
 __all__ = [
     "OUTCOMES",
     "Harness",
+    "PlainFunction",
     "Subagent",
     "UnknownOutcome",
     "check_harness",
     "check_names",
+    "check_settings",
     "check_thread",
+    "is_askable",
     "models_of",
     "store_of",
     "to_the_end",
@@ -56,14 +76,22 @@ __all__ = [
 
 
 T = TypeVar("T")
+ADDRESSES = ("postgresql://", "postgres://")
 
 
 def store_of(given: Store | str | PathLike[str] | None) -> Store:
-    """Return the store that was given, or meant: a path, "memory", or none for the file of the platform's data folder."""
+    """Return the store that was given, or meant: a path, "memory", the address of a PostgreSQL database, or none.
+
+    None stands for the file of the platform's data folder.
+    """
     if given == "memory":
         from evener.store.memory import MemoryStore
 
         return MemoryStore()
+    if isinstance(given, str) and given.startswith(ADDRESSES):
+        from evener.store.postgres.store import PostgresStore
+
+        return PostgresStore(given)
     if given is None or isinstance(given, str | PathLike):
         from evener.store.sqlite.store import SqliteStore
 
@@ -103,15 +131,40 @@ OUTCOMES: Mapping[UnknownOutcome, tuple[Interrupt, ...]] = {"tell": (), "ask": (
 STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", "put_blob", "get_blob", "aclose")
 
 
-def models_of(model: object) -> tuple[str | Askable, ...]:
+def models_of(model: object) -> tuple[ModelLike, ...]:
     """Return the chain of models that was given, the preferred one first."""
     given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
     if not given:
         raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
     for one in given:
-        if not isinstance(one, str) and not _has(one, ("ask", "stream", "most_cost", "capped")):
-            raise _wrong("model", 'a model string such as "local:smollm2", a model, or a list of these', one)
+        if not isinstance(one, str) and not is_askable(one) and not _has(one, ("name", "complete")):
+            expected = (
+                'a model string such as "local:smollm2", a model, a provider with `name` and `complete`, or a list of these'
+            )
+            raise _wrong("model", expected, one)
     return given
+
+
+def is_askable(one: object) -> TypeGuard[Askable]:
+    """True if the loop can ask it as it is. What has only `name` and `complete` is wrapped first."""
+    return _has(one, ("ask", "stream", "most_cost", "capped"))
+
+
+def check_settings(settings: object, tools: Collection[str]) -> None:
+    """Refuse settings that are none, and those that name a tool which is not here."""
+    from evener.transcript.ask import ModelSettings
+
+    if settings is None:
+        return
+    if not isinstance(settings, ModelSettings):
+        raise _wrong("settings", "ModelSettings(...), or None", settings)
+    missing = next((name for name in settings.tools_named if name not in tools), None)
+    if missing is not None:
+        known = ", ".join(tools) or "none"
+        raise UsageError(
+            f"`tool_choice` names the tool {missing!r}, and the tools are: {known}. "
+            'Name one of them, or say "auto", "required" or "none".'
+        )
 
 
 def check_harness(
@@ -128,11 +181,16 @@ def check_harness(
     scratchpad: object,
     unknown_outcome: object,
     media_from: object = "public",
+    context: object = True,
+    settings: object = None,
+    page_output: object = True,
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
+    from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
     from evener.hooks import Hook
     from evener.policy.rules import Policy
+    from evener.transcript.ask import ModelSettings
 
     _each(tools, "tools", "a list of tools or functions", _is_tool)
     _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
@@ -146,6 +204,9 @@ def check_harness(
         ("policy", policy, (Policy, type(None)), "a Policy, or None"),
         ("decide_within", decide_within, (int, float), "a number of seconds, 0 for no deadline"),
         ("scratchpad", scratchpad, (bool, Scratchpad), "True, False or a Scratchpad"),
+        ("context", context, (bool, ContextRules), "True, False or ContextRules"),
+        ("page_output", page_output, (bool,), "True or False"),
+        ("settings", settings, (ModelSettings, type(None)), "ModelSettings(...), or None"),
     ):
         if not isinstance(value, kinds):
             raise _wrong(what, expected, value)
@@ -156,7 +217,9 @@ def check_harness(
     if media_from not in ("public", "anywhere"):
         raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
     if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
-        raise _wrong("store", 'a path, "memory", a MemoryStore, a SqliteStore, or an object with the methods of Store', store)
+        raise _wrong(
+            "store", 'a path, "memory", an address as in postgresql://..., or an object with the methods of Store', store
+        )
 
 
 class Heir(Protocol):
@@ -219,11 +282,32 @@ def _is_tool(one: object) -> bool:
     from evener.transcript.ask import HostedTool
 
     if isinstance(one, HostedTool):
-        raise UsageError(
-            "A harness offers no tools that a provider runs: no policy, approval or log of ours would hold for their calls. "
-            "Give it tools that run here, or ask a model by itself with `Model.ask(..., tools)`."
-        )
+        if one.wire:
+            raise UsageError(
+                "A harness takes tools that a provider runs only in neutral words, as in hosted.web_search(): a declaration of "
+                "your own could carry authorisation. Use evener.toolset.hosted, or ask a model by itself with `Model.ask`."
+            )
+        return True
     return isinstance(one, Tool) or callable(one)
+
+
+def _split_hosted(tools: Iterable[object]) -> tuple[list[Any], tuple[HostedTool, ...]]:
+    """Return the tools that run here, and those that a provider runs."""
+    from evener.transcript.ask import HostedTool
+
+    given = list(tools)
+    hosted = tuple(one for one in given if isinstance(one, HostedTool))
+    return ([one for one in given if not isinstance(one, HostedTool)] if hosted else given), hosted
+
+
+def _guard(tools: list[Any], hosted: tuple[HostedTool, ...], policy: Policy | None) -> list[Any]:
+    """Return the tools; where labels show that data could leak, those that send data out ask first."""
+    labelled = hosted or any("label" in one.metadata for one in tools if hasattr(one, "metadata"))
+    if not labelled or (policy is not None and policy.mixing == "allow"):
+        return tools
+    from evener.toolset.labels import guard_labelled
+
+    return guard_labelled(tools, hosted)
 
 
 def _has(value: object, names: Iterable[str]) -> bool:
@@ -235,7 +319,15 @@ def _wrong(what: str, expected: str, value: object) -> UsageError:
     return UsageError(f"`{what}` takes {expected}; not {shown}.")
 
 
-class Harness:
+class PlainFunction(Protocol):
+    """A function or method that is no tool yet. Its signature is read when it is made one."""
+
+    __qualname__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object: ...
+
+
+class Harness(Generic[Deps, Output]):
     """One agent. `model` is a model string or a model, or several: a chain, where the next is asked if one cannot answer.
 
     `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
@@ -252,19 +344,28 @@ class Harness:
     ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
     request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
-    or "anywhere", this machine and private networks included.
+    or "anywhere", this machine and private networks included. `context` says how conversations are kept within a model's
+    window; False sends them as they are. `settings` say how the model is asked, in every request; a run may have others over
+    them. `effort`, `max_output_tokens` and `temperature` are short for those of models named by a text.
     """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, kinds: object) -> object:
+            """Take `Harness[Deps]` for `Harness[Deps, object]`, as checkers do."""
+            return super().__class_getitem__(kinds if isinstance(kinds, tuple) else (kinds, object))
 
     def __init__(
         self,
         model: ModelLike | Sequence[ModelLike] = "",
         *,
-        tools: Iterable[Tool | Callable[..., object]] = (),
+        tools: Iterable[Tool[Deps] | PlainFunction | HostedTool] = (),
         system: Given = None,
         name: str = "",
         store: Store | str | PathLike[str] | None = None,
         limits: Limits | None = None,
-        deps: object = None,
+        settings: ModelSettings | None = None,
+        deps: Deps = None,  # type: ignore[assignment] # without any, tools are not to need some
         effort: Effort | None = None,
         max_output_tokens: int | None = None,
         temperature: float | None = None,
@@ -272,7 +373,7 @@ class Harness:
         policy: Policy | None = None,
         interrupts: Iterable[Interrupt] = (),
         decide_within: float = 0.0,
-        output: object = None,
+        output: OutputLike[Output] = None,
         output_form: OutputForm = "",
         hooks: Iterable[Hook] = (),
         agents: Iterable[Subagent] = (),
@@ -281,14 +382,14 @@ class Harness:
         unknown_outcome: UnknownOutcome = "tell",
         refuse_losses: Iterable[str] = (),
         media_from: Reach = "public",
+        context: ContextRules | bool = True,
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
-            media_from=media_from,
+            media_from=media_from, context=context, settings=settings, page_output=page_output,
         )  # fmt: skip
         from evener.harness.opening import System
-        from evener.tools.call import Threads
         from evener.tools.tool import Toolbox
 
         self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
@@ -298,17 +399,23 @@ class Harness:
         self._name = name
         self._system = System(system, deps=deps)
         self._limits = limits or Limits()
+        self._settings = settings
         self._deps = deps
         self._store = store_of(store)
+        _share_rates(self._store)
         self._hooks = _hooks_of(hooks) if hooks else None
         self._agents = _by_name(agents)
-        given = Toolbox((*tools, *(self._agent_tool(agent) for agent in self._agents.values())))
+        own, self._hosted = _split_hosted(tools)
+        self._check_hosted()
+        own = _guard(own, self._hosted, policy)
+        given = Toolbox((*own, *(self._agent_tool(agent) for agent in self._agents.values())))
         self._pad: Scratchpad | None = None
         self._toolbox = _with_reader(given) if page_output and given else given
         if scratchpad:
             self._add_scratchpad(scratchpad)
         check_names(self._toolbox, self._agents)
-        self._threads = Threads()
+        check_settings(settings, self._toolbox)
+        self._threads: Threads | None = None
         self._policy = policy
         self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
@@ -318,6 +425,8 @@ class Harness:
         self._refuse_losses = _codes_of(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
+        self._context = _rules_of(context)
+        self._summarizer = self._open(self._context.summarizer) if self._context and self._context.summarizer else None
         self._bearings()  # what is wrong with it is said now
 
     @property
@@ -339,8 +448,12 @@ class Harness:
         return self._store
 
     @property
-    def threads(self) -> Threads:
-        """The threads in which sync tools run: how many are busy, how many hang."""
+    def tool_threads(self) -> Threads:
+        """The threads of the process in which sync tools run: how many are busy, how many hang."""
+        if self._threads is None:
+            from evener.tools.call import Threads
+
+            self._threads = Threads()
         return self._threads
 
     # Runs.
@@ -351,14 +464,19 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Say something, in a new conversation or in a `thread`, and run to a stop.
 
         A new one may go on from the `resume_state` of a result. Raises what the model's provider said when no model could
-        answer; any other stop is told by `RunResult.stop`.
+        answer; any other stop is told by `RunResult.stop`. `settings` hold for this run, also when it is resumed; `metadata`
+        is the caller's own, and comes back with the result.
         """
-        return await self.thread(thread, limits=limits, resume_from=resume_from).run(prompt)
+        check_settings(settings, self._toolbox)
+        here = self.thread(thread, limits=limits, resume_from=resume_from)
+        return await here.run(prompt, settings=settings, metadata=metadata)
 
     def run_sync(
         self,
@@ -366,10 +484,14 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output]:
         """Run for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
-        return to_the_end(self.run(prompt, thread=thread, limits=limits, resume_from=resume_from))
+        return to_the_end(
+            self.run(prompt, thread=thread, limits=limits, settings=settings, metadata=metadata, resume_from=resume_from)
+        )
 
     def stream(
         self,
@@ -377,27 +499,66 @@ class Harness:
         *,
         thread: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
-    ) -> RunStream:
+    ) -> RunStream[Output]:
         """Run, and stream typed events. Starts at once; needs a running event loop."""
-        return self.thread(thread, limits=limits, resume_from=resume_from).stream(prompt)
+        check_settings(settings, self._toolbox)
+        here = self.thread(thread, limits=limits, resume_from=resume_from)
+        return here.stream(prompt, settings=settings, metadata=metadata)
 
-    async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+    async def submit(self, prompt: Prompt, *, thread: str = "") -> Thread[Output]:
+        """Say something, and leave the run to a worker (`evener worker`). Await `result()` of the thread that this gives."""
+        return await self.thread(thread).submit(prompt)
+
+    async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
         """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""
         return await self.thread(thread, limits=limits).resume()
 
-    def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult:
+    def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
         """Resume, for callers without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
-    def with_model(self, *models: ModelLike) -> Harness:
+    def with_model(self, *models: ModelLike) -> Harness[Deps, Output]:
         """Return the same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
-        made._models = self._open_chain(models) or self._models
+        made._models = self._open_chain(models_of(models)) if models else self._models
+        made._check_hosted()
+        return made
+
+    def with_tools(self, *tools: Tool | PlainFunction | HostedTool) -> Harness[Deps, Output]:
+        """Return the same agent with further tools. Threads that it goes on with have them from their next run on."""
+        from evener.tools.tool import Toolbox
+
+        made = copy(self)
+        _each(tools, "tools", "tools or functions", _is_tool)
+        own, hosted = _split_hosted(tools)
+        made._hosted = (*self._hosted, *hosted)
+        made._check_hosted()
+        made._toolbox = Toolbox(_guard([*self._toolbox.values(), *own], made._hosted, self._policy))
+        check_names(made._toolbox, made._agents)
+        made._check_rules()
+        return made
+
+    def with_settings(self, settings: ModelSettings) -> Harness[Deps, Output]:
+        """Return the same agent, asked with these settings over those it has."""
+        check_settings(settings, self._toolbox)
+        made = copy(self)
+        made._settings = settings.over(self._settings)
         return made
 
     def _open_chain(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
-        return tuple(self._open(one) if isinstance(one, str) else one for one in models)
+        return tuple(self._open_one(one) for one in models)
+
+    def _open_one(self, one: ModelLike) -> Askable:
+        if isinstance(one, str):
+            return self._open(one)
+        if is_askable(one):
+            return one
+        from evener.model.plain import PlainModel
+
+        return PlainModel(cast("PlainProvider", one))
 
     def _open(self, name: str) -> Askable:
         from evener.model.open import open_model
@@ -416,29 +577,38 @@ class Harness:
         """
         await self.thread(thread).decide(decisions)
 
+    def decide_sync(self, thread: str, decisions: Mapping[str, Decision]) -> None:
+        """The same for callers without an event loop."""
+        to_the_end(self.decide(thread, decisions))
+
     def thread(
         self,
         id: str = "",
         *,
         branch: str = "",
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
         history: Iterable[Message] = (),
         resume_from: ResumeState | str | None = None,
-    ) -> Thread:
+        begin: bool = False,
+    ) -> Thread[Output]:
         """Return a conversation: the one of this id, or a new one. Keep it for several runs: then no run reads the log again.
 
         The id of a thread stands for its head, that of one log for that log; `branch` names exactly one log of the thread. A
         new one may begin with a `history`: messages from elsewhere, or examples; or with what `RunResult.resume_state` gave.
+        `begin`: the id is a new one of the caller's, and the thread begins with its first run if it is not there yet.
         """
         check_thread(id, branch=branch, limits=limits)
-        told = told_first(id or branch, history, resume_from)
-        return self._thread(id, limits=limits, history=told, branch=branch)
+        check_settings(settings, self._toolbox)
+        told = told_first("" if begin else id or branch, history, resume_from)
+        return self._thread(id, limits=limits, settings=settings, history=told, branch=branch, begin=begin)
 
     def _thread(
         self,
         id: str,
         *,
         limits: Limits | None = None,
+        settings: ModelSettings | None = None,
         history: Iterable[Message] = (),
         store: Store | None = None,
         name: str | None = None,
@@ -446,16 +616,18 @@ class Harness:
         branch: str = "",
         begin: bool = False,
         source: str = "",
-    ) -> Thread:
+    ) -> Thread[Output]:
         from evener.driver import Agent
         from evener.harness.approvals import judge_by, judge_of
         from evener.harness.opening import Opener
         from evener.harness.scratchpad import Pad
         from evener.harness.thread import Thread
-        from evener.loop.plan import ApprovalGate, Setup
+        from evener.loop.plan import ApprovalGate, Setup, ToolOffer
+        from evener.store.protocol import keep_raw
         from evener.transport.http import shared_transport
 
         store = store or self._store
+        chosen = self._settings if settings is None else settings.over(self._settings)
         caller = self._caller(store)
         facts = {name: _facts(tool) for name, tool in self._toolbox.items()}
         judge = judge_of(self._toolbox, caller, self._policy) if facts or self._policy else None
@@ -465,10 +637,16 @@ class Harness:
             limits=limits or self._limits,
             fetches=tuple(model.fetches for model in self._models),
             gate=ApprovalGate(judge, self._interrupts),
+            shortens=self._context is not None,
         )
+        own: tuple[ToolSpec | HostedTool, ...] = self._toolbox.specs
+        specs = (*own, *self._hosted) if self._hosted else own
+        offered = ToolOffer.of(specs, facts)
+        keeper = self._keeper(store, chosen, offered)
         agent = Agent(
             models=self._models,
-            specs=self._toolbox.specs,
+            specs=specs,
+            offered=offered,
             setup=setup,
             caller=caller,
             output=self._output,
@@ -479,6 +657,11 @@ class Harness:
             bearings=self._bearings(),
             policy=self._policy,
             judged=partial(judge_by, self._toolbox, caller),
+            context=keeper,
+            settings=chosen,
+            keep_raw=partial(keep_raw, store),
+            edits=keeper.edits if keeper is not None and keeper.rules.by_provider == "edit" else None,
+            diagnose=keeper is not None and keeper.rules.diagnose,
         )
         recorded = ev.RunSetup(
             limits=setup.limits,
@@ -487,8 +670,9 @@ class Harness:
             fetches=setup.fetches,
             interrupts=tuple(sorted(self._interrupts)),
             decide_within=self._decide_within,
+            shortens=setup.shortens,
         )
-        config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded)
+        config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded, hosted=self._hosted)
         return Thread(
             id,
             agent=agent,
@@ -513,6 +697,30 @@ class Harness:
 
         return bearings_of(self._state)
 
+    def _check_hosted(self) -> None:
+        """Refuse a tool that a model of the chain should run and does not have."""
+        if not self._hosted:
+            return
+        from evener.encodings.hosted_tools import check_hosted, read_options
+        from evener.model import Model
+
+        for tool in self._hosted:
+            read_options(tool)
+            for model in self._models:
+                if isinstance(model, Model):
+                    check_hosted(tool, model.origin.wire, model.endpoint.facts.quirks, model=model.name)
+
+    def _keeper(self, store: Store, settings: ModelSettings | None, offered: ToolOffer | None) -> ContextKeeper | None:
+        """Return what keeps a thread's requests within the windows of the models; None where they are sent as they are."""
+        if self._context is None:
+            return None
+        from evener.driver.room import ContextKeeper
+
+        return ContextKeeper(
+            self._context, specs=self._toolbox.specs, output=self._output, put_blob=store.put_blob,
+            summarizer=self._summarizer, settings=settings, offered=offered,
+        )  # fmt: skip
+
     def _add_scratchpad(self, given: bool | Scratchpad) -> None:
         """Give the model a tool for working notes, which begin as `given`."""
         from evener.context.scratchpad import Scratchpad
@@ -525,7 +733,32 @@ class Harness:
     def _caller(self, store: Store) -> Caller:
         from evener.tools.call import Caller
 
-        return Caller(self._toolbox, threads=self._threads, deps=self._deps, shelf=store)
+        return Caller(self._toolbox, threads=self.tool_threads if self._toolbox else None, deps=self._deps, shelf=store)
+
+    async def call(
+        self, call: ToolCall, *, approve: bool = False, report: Callable[[Progress], None] | None = None
+    ) -> Envelope:
+        """Run one tool for another program, outside of any run: nothing is logged. The policy holds.
+
+        What it would ask about is refused, unless the caller says with `approve` that the user has agreed. `report` is told
+        how far the call is, from any thread.
+        """
+        from evener.tools.call import run_call
+        from evener.tools.context import ToolContext
+        from evener.tools.result import report_failure
+
+        tool = self._toolbox.get(call.name)
+        if tool is None:
+            return self._toolbox.unknown(call.name)
+        judged = self._court(self._name).judge(call)
+        if judged.verdict == "deny":
+            return report_failure(f"The call is denied: {judged.why or judged.rule}")
+        if judged.verdict == "ask" and not approve:
+            return report_failure(f"The call needs the user's approval ({judged.why or judged.rule}), and none was given.")
+        context = ToolContext[object](call_id=call.id, deps=self._deps, key=call.id)
+        if report is not None:
+            context = msgspec.structs.replace(context, report=report)
+        return await run_call(tool, call, context=context, threads=self.tool_threads)
 
     # Agents of this one.
 
@@ -577,9 +810,10 @@ class Harness:
         that.
         """
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
-        if not names:
+        if not names and agent.settings is None:
             return agent.harness
         made = copy(agent.harness)
+        made._settings = made._settings if agent.settings is None else agent.settings.over(made._settings)
         made._toolbox = made._toolbox.add(*(self._toolbox[name] for name in names))
         made._deps = self._deps if made._deps is None else made._deps
         return made
@@ -588,9 +822,18 @@ class Harness:
         """Return what decides about calls of this harness, or of the agent inside it that a log names as its owner."""
         from evener.harness.approvals import Bench, allow_all, judge_of
 
-        found = self if name == self._name else self._inside(name) or self._name_agents(name.rpartition("/")[2]) or self
+        found: Harness = self
+        if name != self._name:
+            found = self._inside(name) or self._name_agents(name.rpartition("/")[2]) or self._around(name.rpartition("/")[0])
         caller = found._caller(found._store)
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
+
+    def _around(self, name: str) -> Harness:
+        """Return the harness of this name with the tools of runs inside the calls of its own tools."""
+        made = copy(self._inside(name) or self)
+        inner = {one.name: one for tool in made._toolbox.values() for one in tool.inner if one.name not in made._toolbox}
+        made._toolbox = made._toolbox.add(*inner.values()) if inner else made._toolbox
+        return made
 
     def _bound(self, agent: Subagent) -> Harness:
         """Return the agent's harness as it runs inside ours: by both policies."""
@@ -628,12 +871,24 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
     """Another harness that this one may hand a task to. It starts afresh each time, and keeps its log beside ours.
 
     `inherits` names tools of ours that it has beside its own, as they are when it is asked; not agents, lest they go round.
+    `settings` stand over those of its harness.
     """
 
     name: str
     harness: Harness
     description: str
     inherits: tuple[str, ...] = ()
+    settings: ModelSettings | None = None
+
+
+def _share_rates(store: Store) -> None:
+    """Have the rates of keys counted for all machines that use the store, if it is one for several, until it is closed."""
+    from evener.store.cluster import Clustered
+
+    if isinstance(store, Clustered):
+        from evener.transport.limiter import share_rates
+
+        share_rates(store)
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
@@ -644,6 +899,12 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
             raise UsageError(f"Two agents are named {agent.name!r}. Give each a name of its own: the model calls them by it.")
         found[agent.name] = agent
     return found
+
+
+def _rules_of(given: ContextRules | bool) -> ContextRules | None:
+    from evener.context.gate import ContextRules
+
+    return ContextRules() if given is True else given or None
 
 
 def _hooks_of(given: Iterable[Hook]) -> Hooks:
@@ -676,4 +937,5 @@ def _unheard(text: str) -> None:
 
 
 def _facts(tool: Tool) -> ToolFacts:
-    return ToolFacts(tool.effect, tool.sequential, tool.retries, tool.verify is not None, tool.approval, tool.timeout)
+    verifies = tool.verify is not None
+    return ToolFacts(tool.effect, tool.sequential, tool.retries, verifies, tool.approval, tool.timeout, tool.hidden)

@@ -1,6 +1,6 @@
 """What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
 import msgspec
@@ -11,8 +11,10 @@ from evener.context.prompt import PromptContext, SystemPrompt, check_stable, che
 from evener.driver import Driver
 from evener.errors import UsageError
 from evener.loop.state import RunState
+from evener.observe.trace_context import current_trace
 from evener.store.protocol import Log
-from evener.transcript.blocks import Block, TextBlock
+from evener.transcript.ask import ModelSettings
+from evener.transcript.blocks import Block, TextBlock, json_text
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transcript.transcript import Transcript
@@ -21,10 +23,13 @@ __all__ = [
     "Given",
     "Opener",
     "Prompt",
+    "Said",
     "System",
     "drop_cancels",
     "message_of",
+    "moved_tools",
     "run_of",
+    "said_of",
     "with_hooks",
 ]
 
@@ -96,6 +101,15 @@ def _up_to_mark(blocks: Blocks) -> Blocks:
 Prompt = str | Message | Sequence[Block]
 Beginning = tuple[ev.Event, ...]
 
+
+class Said(msgspec.Struct, frozen=True):
+    """What begins a run: the user's message, the settings of this run alone, and the caller's own object as JSON text."""
+
+    message: Message
+    settings: ModelSettings | None = None
+    metadata: str = ""
+
+
 NOT_RESUMABLE = ("done", "refusal", "length")
 
 
@@ -107,12 +121,15 @@ class Opener:
         self._system = system
         self._history = tuple(history)
 
-    def prompted(self, state: RunState, message: Message) -> Beginning:
+    def prompted(self, state: RunState, said: Said) -> Beginning:
         """Return the events of a prompt: the user speaks."""
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
-        return (*self._configure(state, system), *told, ev.Prompted(at=time(), run=run, message=message))
+        begun = ev.Prompted(
+            at=time(), run=run, message=said.message, trace=_trace_parent(), settings=said.settings, metadata=said.metadata
+        )
+        return (*self._configure(state, system), *told, begun)
 
     def resumed(self, state: RunState) -> Beginning:
         """Return the events with which a run goes on that had stopped, or whose process died."""
@@ -156,6 +173,29 @@ class Opener:
         return (msgspec.structs.replace(ours, at=time()),)
 
 
+def moved_tools(state: RunState, beginning: Beginning) -> str:
+    """Say which tools are declared otherwise than in the last request of this thread; empty when none is.
+
+    Tools that come or go are the caller's wish; another text or order of the same ones is often an accident (an id, a time).
+    """
+    known = state.config
+    now = next((event for event in beginning if isinstance(event, ev.Configured)), None)
+    if known is None or now is None or known.tools == now.tools or not state.transcript.last:
+        return ""
+    before = {spec.name: spec for spec in known.tools}
+    names = [spec.name for spec in now.tools if before.get(spec.name, spec) != spec]
+    both = {spec.name for spec in now.tools} & before.keys()
+    orders = [[spec.name for spec in tools if spec.name in both] for tools in (known.tools, now.tools)]
+    if not names and orders[0] != orders[1]:
+        names = ["their order"]
+    if not names:
+        return ""
+    return (
+        f"The tools of this thread are not what they were in its last request: {', '.join(names)} changed. A prompt cache of "
+        "that request is lost. Keep names, descriptions, schemas and order of tools the same: no times, no ids in them."
+    )
+
+
 async def drop_cancels(log: Log) -> None:
     """Drop a cancel that came too late for its run: it is not about the next one."""
     for note in await log.notes():
@@ -179,6 +219,24 @@ def run_of(beginning: Beginning, state: RunState) -> str:
     return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
 
 
+def said_of(prompt: Prompt, settings: object = None, metadata: object = None) -> Said:
+    """What begins a run. UsageError for what cannot begin one."""
+    message = message_of(prompt)
+    if (
+        message.role != "user"
+        or not message.blocks
+        or all(isinstance(b, TextBlock) and not b.text.strip() for b in message.blocks)
+    ):
+        raise UsageError("The prompt is empty: there is nothing to ask. Give a text, or blocks of a user's message.")
+    if settings is not None and not isinstance(settings, ModelSettings):
+        raise UsageError(f"`settings` takes ModelSettings(...), or None; not {type(settings).__name__}.")
+    if metadata is None:
+        return Said(message, settings)
+    if not isinstance(metadata, Mapping):
+        raise UsageError(f"`metadata` takes a mapping of your own, such as {{'ticket': 7}}; not {type(metadata).__name__}.")
+    return Said(message, settings, json_text(metadata, "The metadata of a run"))
+
+
 def message_of(prompt: Prompt) -> Message:
     """Return the prompt as a message."""
     match prompt:
@@ -190,3 +248,8 @@ def message_of(prompt: Prompt) -> Message:
             return Message("user", tuple(blocks))
         case _:
             raise UsageError(f"A prompt is a text, a Message, or a list of blocks; not {type(prompt).__name__}.")
+
+
+def _trace_parent() -> str:
+    found = current_trace.get()
+    return "" if found is None else found.header

@@ -6,7 +6,8 @@ An entry that fails says why and never fails the others. Inside a run they draw 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Generic, cast
 
 import msgspec
 
@@ -18,12 +19,16 @@ from evener.harness.harness import Harness
 from evener.harness.opening import Given
 from evener.harness.thread import Prompt
 from evener.model.seam import Askable
-from evener.result import RunResult
+from evener.result import Output, RunResult
 from evener.tools.outputs import OutputShape
 from evener.tools.result import Envelope
 from evener.tools.tool import Tool, tool
-from evener.transcript.ask import OutputForm
+from evener.transcript.ask import ModelSettings, OutputForm
 from evener.transcript.reply import Usage
+
+if TYPE_CHECKING:
+    from evener.harness.harness import OutputLike
+    from evener.model.plain import PlainProvider
 
 __all__ = ["Entry", "fan_out", "parallel_llm_tool"]
 
@@ -38,20 +43,22 @@ DESCRIPTION = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     """What one prompt came to. `error` says why there is no answer; it is empty when there is one.
 
     `text` is what the model said last, also when it is no answer; `output` the structured answer, or the text where none was
-    asked for. `usage` and `cost` (US dollars, an estimate unless `exact`) are of all its tries.
+    asked for. `usage` and `cost` (US dollars, an estimate unless `exact`) are of all its tries. `warnings` say what the limits
+    of the whole fan-out could not hold exactly.
     """
 
     prompt: Prompt
     text: str = ""
-    output: object = None
+    output: Output | None = None
     error: str = ""
     usage: Usage = Usage()
     cost: Decimal = Decimal(0)
     exact: bool = True
+    warnings: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -59,37 +66,50 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return not self.error
 
 
+Progressed = Callable[[int, int], object]
+"""Told how many entries are done, and how many there are."""
+
+
 async def fan_out(
-    model: str | Askable,
+    model: "str | Askable | PlainProvider",
     prompts: Sequence[Prompt],
     *,
     system: Given = None,
-    output: object = None,
+    output: "OutputLike[Output]" = None,
     output_form: OutputForm = "",
     concurrency: int = CONCURRENCY,
     retries: int = 1,
     limits: Limits | None = None,
-) -> tuple[Entry, ...]:
+    settings: ModelSettings | None = None,
+    progress: Progressed | None = None,
+) -> tuple[Entry[Output], ...]:
     """Ask each prompt on its own, at most `concurrency` at once. An entry for each, in the order of the prompts.
 
     `output` is the type or the JSON Schema of every answer. `retries` is how often an entry is tried again after a failure
     that may pass, and how often an answer of the wrong form is sent back. `limits` count for all entries together: by default
-    there are none. Inside a run the budget of its tree counts in their place, but for `seconds`, which holds in any case.
+    there are none, and the 50 requests and 200 calls that a single run has by default are none here, either. Inside a run the
+    budget of its tree counts in their place, but for `seconds`, which holds in any case. A limit on the cost reserves for each
+    entry what the dearest one so far cost, twice, instead of all that it may cost, so that entries do not wait for each other;
+    where that could exceed the limit, `Entry.warnings` says so. `progress` is called after each entry.
     """
     _check(prompts, concurrency, retries)
-    limits = limits or UNBOUNDED
+    limits = _of_all(limits)
     harness = Harness(
         model, system=system, store="memory", limits=_of_entry(retries), page_output=False, output=_shape(output),
-        output_form=output_form,
+        output_form=output_form, settings=settings,
     )  # fmt: skip
     outer = current_site.get()
-    work = _Work(harness, outer, outer.budget if outer else Budget(limits), limits.seconds)
+    work = _Work(harness, outer, outer.budget if outer else Budget(limits, by_estimate=True), limits.seconds)
     entries: dict[int, Entry] = {}
+    done = partial(_tell, progress, entries, len(prompts))
     left = iter(enumerate(prompts))
     async with asyncio.TaskGroup() as group:
         for _ in range(min(concurrency, len(prompts))):
-            group.create_task(_worker(work, left, entries))
-    return tuple(entries[number] for number in range(len(prompts)))
+            group.create_task(_worker(work, left, entries, done))
+    told = work.warnings
+    return cast(
+        "tuple[Entry[Output], ...]", tuple(msgspec.structs.replace(entries[n], warnings=told) for n in range(len(prompts)))
+    )
 
 
 def parallel_llm_tool(
@@ -125,6 +145,10 @@ def parallel_llm_tool(
 def _check(prompts: Sequence[Prompt], concurrency: int, retries: int) -> None:
     if isinstance(prompts, str):
         raise UsageError("A fan-out takes several prompts, not one text. Give a list: fan_out(model, [prompt]).")
+    if not isinstance(prompts, Sequence):
+        raise UsageError(f"A fan-out takes a list of prompts; not {type(prompts).__name__}.")
+    if type(concurrency) is not int or type(retries) is not int:
+        raise UsageError(f"`concurrency` and `retries` are whole numbers; not {concurrency!r}, {retries!r}.")
     if concurrency < 1 or retries < 0:
         raise UsageError(f"A fan-out needs a concurrency of 1 or more and retries of 0 or more, not {concurrency}, {retries}.")
 
@@ -148,6 +172,11 @@ class _Work:
         self._seconds = seconds
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._ends = None if seconds is None else self._clock() + seconds
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the limits of all could not hold exactly."""
+        return self._budget.warnings if self._outer is None else ()
 
     async def entry(self, prompt: Prompt) -> Entry:
         """Return what this prompt comes to. Whatever goes wrong is in the entry."""
@@ -179,7 +208,7 @@ class _Work:
                 run=outer.run if outer else "", thread=outer.thread if outer else "", call=outer.call if outer else "",
                 depth=min(outer.depth, DEEPEST) if outer else 0,  # without tools it cannot go deeper
                 budget=self._budget, tally=tally, show=outer.show if outer else None, path=outer.path if outer else "",
-                policy=outer.policy if outer else None,
+                policy=outer.policy if outer else None, models=outer.models if outer else (),
             )
         )  # fmt: skip
         try:
@@ -193,9 +222,27 @@ class _Work:
         return f"The prompt was not {what} within the {self._seconds:g} seconds that all of them had. Ask fewer at once."
 
 
-async def _worker(work: _Work, left: Iterator[tuple[int, Prompt]], entries: dict[int, Entry]) -> None:
+async def _worker(work: _Work, left: Iterator[tuple[int, Prompt]], entries: dict[int, Entry], done: Callable[[], None]) -> None:
     for number, prompt in left:
         entries[number] = await work.entry(prompt)
+        done()
+
+
+def _tell(progress: Progressed | None, entries: dict[int, Entry], of: int) -> None:
+    if progress is not None:
+        progress(len(entries), of)
+
+
+def _of_all(limits: Limits | None) -> Limits:
+    """The limits of all entries. What a single run may by default is no limit of a fan-out."""
+    if limits is None:
+        return UNBOUNDED
+    if not isinstance(limits, Limits):
+        raise UsageError(f"`limits` takes Limits(...), or None; not {type(limits).__name__}.")
+    usual = Limits()
+    requests = None if limits.requests == usual.requests else limits.requests
+    tool_calls = None if limits.tool_calls == usual.tool_calls else limits.tool_calls
+    return msgspec.structs.replace(limits, requests=requests, tool_calls=tool_calls)
 
 
 def _entry(prompt: Prompt, result: RunResult | None, error: str, tally: InnerUsage) -> Entry:

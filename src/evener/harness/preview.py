@@ -18,7 +18,7 @@ from evener import events as ev
 from evener.driver import Agent
 from evener.driver.record import refused_result, settled_result
 from evener.errors import UsageError
-from evener.harness.opening import Opener
+from evener.harness.opening import Opener, Said
 from evener.loop.plan import (
     AskApproval,
     CallModel,
@@ -36,14 +36,13 @@ from evener.loop.plan import (
 )
 from evener.loop.state import RunState, apply, fold
 from evener.model import Model, open_model
-from evener.model.endpoint import prepare_request
 from evener.model.media import Media
 from evener.model.seam import Askable
 from evener.model.server_state import Rest
+from evener.model.stream import prepare_request
 from evener.providers.keys import MissingKey
 from evener.transcript.ask import Ask, Effort
 from evener.transcript.loss import Loss, LossRefused, refuse
-from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Request
 
@@ -117,7 +116,7 @@ def _open_unsigned(request: Request) -> Request:
 
 
 async def compile_request(
-    state: RunState, prompt: Message | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
+    state: RunState, prompt: Said | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
 ) -> Compiled:
     """Return the request that comes next after this state: for the prompt, or to go on with what is there."""
     notes: list[str] = []
@@ -128,10 +127,11 @@ async def compile_request(
         raise UsageError(f"{model.name} is a {type(model).__name__}: there is no request to show. Name a model of a provider.")
     if prompt is not None and agent.hooks:
         notes.append("Hooks are told of a prompt when it is run, and may add to it.")
-    rest = agent.bearings.before(state, model.name, model.origin) if agent.bearings else None
+    resting = replace(state, transcript=state.view)
+    rest = agent.bearings.before(resting, model.name, model.origin) if agent.bearings else None
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
-    transcript = await media.inline(state.transcript, dict(state.media), remote=model.fetches)
-    ask = _affordable(model, model.ask(transcript, agent.specs, output=agent.output), setup, state, notes)
+    transcript = await media.inline(state.view, dict(state.media), remote=model.fetches)
+    ask = _affordable(model, agent.ask(model, transcript, state), setup, state, notes)
     made = _write(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
     try:
         refuse(made.losses, ask.refuse_losses | agent.refuse_losses)
@@ -171,7 +171,7 @@ def _write(model: Model, ask: Ask, losses: tuple[Loss, ...], notes: list[str]) -
 # What comes before the request.
 
 
-def _begin(state: RunState, prompt: Message | None, opener: Opener, notes: list[str]) -> RunState:
+def _begin(state: RunState, prompt: Said | None, opener: Opener, notes: list[str]) -> RunState:
     if prompt is not None:
         return fold(opener.prompted(state, prompt), state)
     if state.run and opener.is_resumable(state):

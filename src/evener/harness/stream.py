@@ -5,20 +5,21 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TypeGuard, final
+from typing import Generic, TypeGuard, final
 
 from msgspec.structs import replace
 
 from evener import streaming as st
 from evener.errors import EvenerError, UsageError
 from evener.harness.opening import Prompt, message_of
-from evener.result import RunResult
+from evener.result import Output, RunResult
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 
 __all__ = [
     "FEW",
     "MOST",
     "RunStream",
+    "Subscription",
     "Unread",
     "steering",
 ]
@@ -190,16 +191,50 @@ Show = Callable[[st.StreamEvent], None]
 Say = Callable[[str, dict[str, object]], Awaitable[None]]
 
 
-class RunStream:
+class Subscription:
+    """One reader of a run: its events in order, from the moment of subscribing to the run's end."""
+
+    def __init__(self, task: Callable[[], "asyncio.Task[RunResult]"], *, children: bool = True) -> None:
+        self._task = task
+        self._children = children
+        self._unread = Unread()
+        self._more = asyncio.Event()
+
+    def add(self, event: st.StreamEvent) -> None:
+        """Keep an event for the reader, unless it left such events out."""
+        if self._children or not event.place.parent_run:
+            self._unread.add(event)
+            self._more.set()
+
+    def wake(self) -> None:
+        """Let the reader look again: the run is over."""
+        self._more.set()
+
+    async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
+        while True:
+            while self._unread:
+                yield self._unread.take()
+            task = self._task()
+            if task.done():
+                break
+            self._more.clear()
+            await self._more.wait()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EvenerError):
+            raise error
+
+
+class RunStream(Generic[Output]):
     """Iterate over it for events; the last one carries the result, or the error. Use it as a context manager, or to its end.
 
     The run goes on whether or not it is watched, and never waits for its reader: of unread pieces of an answer, neighbours are
     joined, and what exceeds 4 MB is left out (`Omitted`). Leaving the context, or `aclose`, cancels it; the log can be resumed.
+    `subscribe` gives further readers; one of them may leave out what runs inside calls do.
     """
 
-    def __init__(self, start: Callable[[Show], Awaitable[RunResult]], say: Say) -> None:
-        self._unread = Unread()
-        self._more = asyncio.Event()
+    def __init__(self, start: Callable[[Show], Awaitable[RunResult[Output]]], say: Say) -> None:
+        self._own = Subscription(lambda: self._task)
+        self._others: list[Subscription] = []
         self._begun = asyncio.Event()
         self._say = say
         try:
@@ -209,30 +244,34 @@ class RunStream:
         self._task = loop.create_task(self._go(start))
         self._task.add_done_callback(lambda _: self._wake())  # also when it is cancelled before it begins
 
-    async def _go(self, start: Callable[[Show], Awaitable[RunResult]]) -> RunResult:
+    async def _go(self, start: Callable[[Show], Awaitable[RunResult[Output]]]) -> RunResult[Output]:
         return await start(self._show)
 
     def _show(self, event: st.StreamEvent) -> None:
-        self._unread.add(event)
-        self._wake()
+        self._own.add(event)
+        for other in self._others:
+            other.add(event)
+        self._begun.set()
 
     def _wake(self) -> None:
         self._begun.set()
-        self._more.set()
+        self._own.wake()
+        for other in self._others:
+            other.wake()
 
-    async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
-        while True:
-            while self._unread:
-                yield self._unread.take()
-            if self._task.done():
-                break
-            self._more.clear()
-            await self._more.wait()
-        error = None if self._task.cancelled() else self._task.exception()
-        if error is not None and not isinstance(error, EvenerError):
-            raise error
+    def subscribe(self, *, children: bool = True) -> Subscription:
+        """Return another reader, with a queue of its own, of what happens from now on.
 
-    async def result(self) -> RunResult:
+        Without `children` it leaves out the events of runs inside the calls of this one.
+        """
+        made = Subscription(lambda: self._task, children=children)
+        self._others.append(made)
+        return made
+
+    def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
+        return aiter(self._own)
+
+    async def result(self) -> RunResult[Output]:
         """Return what the run came to. Raises what `run` would raise."""
         return await asyncio.shield(self._task)
 
@@ -254,7 +293,7 @@ class RunStream:
         if not self._task.cancelled():
             self._task.exception()  # it was shown, or the caller did not ask for it
 
-    async def __aenter__(self) -> "RunStream":
+    async def __aenter__(self) -> "RunStream[Output]":
         return self
 
     async def __aexit__(

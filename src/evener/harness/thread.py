@@ -1,18 +1,21 @@
 """A conversation that outlives its process: runs, resumes, steers and forks one log. Holds the lease only during a run."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from time import time
+from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener import streaming as st
-from evener.budget import Budget
+from evener.budget import Budget, TreeBudget
 from evener.call_context import DEEPEST, Home, Site, children_of, current_site
 from evener.driver import Agent, Driver, finish_anyway
-from evener.errors import EvenerError, UsageError
+from evener.driver.room import ContextKeeper, ContextReport
+from evener.errors import EvenerError, StoreError, UsageError
 from evener.harness.approvals import Court, Decision, decide
 from evener.harness.branches import (
     At,
@@ -27,8 +30,9 @@ from evener.harness.branches import (
     root_of,
     seq_of,
 )
-from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, run_of, with_hooks
+from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, moved_tools, run_of, said_of, with_hooks
 from evener.harness.preview import Compiled, Opens, compile_request
+from evener.harness.remote import LATE, follow, tables_of
 from evener.harness.scratchpad import Pad, current_pad
 from evener.harness.stream import RunStream, Show, steering
 from evener.hooks import HookFailed, Hooks
@@ -36,13 +40,20 @@ from evener.loop.plan import Setup
 from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
-from evener.result import RunResult, result_of
+from evener.observe.recorder import record_run
+from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
+from evener.store.cluster import Clustered, ClusterTables
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
+from evener.transcript.ask import ModelSettings
 from evener.transcript.blocks import ToolCall
+from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Reach, Transport
+
+if TYPE_CHECKING:
+    from evener.driver.slice import RunSlice
 
 __all__ = [
     "PAGE",
@@ -57,6 +68,10 @@ __all__ = [
     "with_use",
 ]
 
+
+LOGGER = logging.getLogger("evener")
+"""Says when runs begin, stop and fail, and what was warned of; never what was said. Silent unless a program listens."""
+LOGGER.addHandler(logging.NullHandler())
 
 PAGE = 256
 """How many events are read at once, where the whole log could be meant."""
@@ -243,7 +258,7 @@ def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -
 Opening = Callable[[RunState], tuple[ev.Event, ...]]
 
 
-class Thread:
+class Thread(Generic[Output]):
     """One branch of a conversation. Not to be used for two runs at once: what is said to a busy one steers it.
 
     `id` is that of a thread, which stands for its head, or of one log; `branch` is exactly that log. `pad` is None where there
@@ -307,26 +322,43 @@ class Thread:
 
     # Runs.
 
-    async def run(self, prompt: Prompt, *, at: At = None) -> RunResult:
-        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative."""
-        message = message_of(prompt)
-        here = self if at is None else await self.fork(at)
-        return await here._perform(lambda state: here._opener.prompted(state, message), None)
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        at: At = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> RunResult[Output]:
+        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative.
 
-    def stream(self, prompt: Prompt, *, at: At = None) -> RunStream:
+        `settings` hold for this run, resumed or not. `metadata` is the caller's own, and comes back with each of its results.
+        """
+        said = said_of(prompt, settings, metadata)
+        here = self if at is None else await self.fork(at)
+        return await here._perform(lambda state: here._opener.prompted(state, said), None)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        at: At = None,
+        settings: ModelSettings | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> RunStream[Output]:
         """Run, and stream typed events. Starts at once; needs a running event loop."""
-        message = message_of(prompt)
+        said = said_of(prompt, settings, metadata)
         check_at(at)
         here = self
 
-        async def start(show: Show) -> RunResult:
+        async def start(show: Show) -> RunResult[Output]:
             nonlocal here
             here = self if at is None else await self.fork(at)
-            return await here._perform(lambda state: here._opener.prompted(state, message), show)
+            return await here._perform(lambda state: here._opener.prompted(state, said), show)
 
         return RunStream(start, lambda kind, body: here._say(kind, body))
 
-    async def resume(self, *, force: bool = False) -> RunResult:
+    async def resume(self, *, force: bool = False) -> RunResult[Output]:
         """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit.
 
         `force` takes the log from a holder that may be alive: that one can write nothing more, and a `write` that it had
@@ -334,9 +366,63 @@ class Thread:
         """
         return await self._perform(self._opener.resumed, None, begins=False, force=force)
 
-    def resume_stream(self, *, force: bool = False) -> RunStream:
+    async def advance(self, slice: "RunSlice") -> RunResult[Output]:
+        """Resume for one stay in a worker's slot. `slice.rested`: the run has more to do, and any process may go on with it."""
+        return await self._perform(self._opener.resumed, None, begins=False, slice=slice)
+
+    def resume_stream(self, *, force: bool = False) -> RunStream[Output]:
         """Resume, and stream typed events."""
         return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
+
+    async def submit(self, prompt: Prompt) -> "Thread[Output]":
+        """Say something, and leave the run to a worker, in whatever process. Durable when this returns; gives this thread.
+
+        The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come.
+        """
+        said = said_of(prompt)
+        tables = tables_of(self._store)
+        log, state = await self._open(force=False)
+        try:
+            if state.run and self._opener.is_resumable(state):
+                raise UsageError(f"Thread {self._log} has a run that is not over. Steer it, or wait for its result.")
+            beginning = self._opener.prompted(state, said)
+            driver = self._driver_of(log, state, beginning, None, None, force=False)
+            await self._join_tree(tables, run_of(beginning, state))
+            await tables.put_work(self._log, self._path, after=LATE)  # found even if this process dies before the next line
+            await drop_cancels(log)
+            await log.append(*with_hooks(driver, beginning))
+        finally:
+            self._forget()
+            await finish_anyway(log.aclose())
+        await tables.put_work(self._log, self._path)
+        return self
+
+    async def _join_tree(self, tables: ClusterTables, run: str) -> None:
+        """Let a run that is submitted inside a call belong to the tree of that call, wherever it is performed."""
+        site = current_site.get()
+        if site is not None:
+            await (await site.budget.share(tables)).join(self._log, run)
+
+    async def _tree(self, run: str, site: Site | None) -> TreeBudget | None:
+        """Return the budget of the tree on several machines that this run belongs to; None where it does to none."""
+        if site is not None or not isinstance(self._store, Clustered):
+            return None  # inside a call, the budget of the run around it knows
+        tables = self._store.cluster
+        tree, counts_money = await tables.tree_of(self._log, run)
+        return TreeBudget(tables, tree, self._log, counts_money=counts_money) if tree else None
+
+    async def result(self) -> RunResult[Output]:
+        """Wait until the run that was submitted comes to a stop, in whatever process, and return its result."""
+        async for _ in self.follow():
+            pass
+        state = await self.state()
+        events = await self._store.read(self._log)
+        return await self._complete(result_of(state, events, log=self._log), events)
+
+    async def follow(self, *, after: int = 0) -> AsyncIterator[ev.Event]:
+        """Yield the events of the log after number `after`, also those of another process as they come, until a run stops."""
+        async for event in follow(self._store, await self._here(), after=after):
+            yield event
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
         """Say something to a run that is under way, here or in another process."""
@@ -346,7 +432,7 @@ class Thread:
         """Ask a run that is under way to stop, here or in another process."""
         await self._say("cancel", {"why": why})
 
-    async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult:
+    async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult[Output]:
         """Return the run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it
         ended.
 
@@ -367,7 +453,7 @@ class Thread:
                 site.tally.add(state.spent)
                 self._own_up(site, events)
             self._forget()
-            result = self._complete(result_of(state, events, log=self._log), events)
+            result = await self._complete(result_of(state, events, log=self._log), events)
             self._forget()
             return result
         return await self.resume()
@@ -376,19 +462,25 @@ class Thread:
         """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
         await decide(self._store, await self._here(), decisions, court=self._court)
 
+    async def approvals(self) -> tuple[Approval, ...]:
+        """What waits to be decided here, and in runs inside the calls of this thread. From any process."""
+        here = await self._here()
+        return approvals_of(await state_of(self._store, here), here)
+
     async def state(self) -> RunState:
         """Return what the log says now."""
         return await state_of(self._store, await self._here())
 
     # The tree.
 
-    async def fork(self, at: At = None) -> "Thread":
+    async def fork(self, at: At = None, *, label: str = "") -> "Thread[Output]":
         """Return a new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
 
-        Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time.
+        Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time. `label` says
+        what it is for; trees show it.
         """
         check_at(at)
-        made = await fork_at(self._store, await self._here(), at, harness=self._path)
+        made = await fork_at(self._store, await self._here(), at, harness=self._path, label=label)
         return self._on(made)
 
     async def rollback(self, turns: int = 1) -> None:
@@ -441,11 +533,85 @@ class Thread:
 
         `model` is any model, by default the one of the harness.
         """
-        message = None if prompt is None else message_of(prompt)
+        said = None if prompt is None else said_of(prompt)
         state = await self.state() if self._id else RunState()
         asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
         media = Media(self._store.put_blob, self._store.get_blob)
-        return await compile_request(state, message, models=asked, agent=self._agent, opener=self._opener, media=media)
+        return await compile_request(state, said, models=asked, agent=self._agent, opener=self._opener, media=media)
+
+    # What requests hold of it.
+
+    async def context(self, model: str | Askable = "") -> ContextReport:
+        """How full the window of a model is, by default of the first one of the harness; and what is left out."""
+        keeper = self._keeper()
+        asked = self._agent.models[0] if not model else self._opens(model) if isinstance(model, str) else model
+        return keeper.report(await self.state() if self._id else RunState(), asked)
+
+    async def compact(self, focus: str = "") -> ev.Compacted | ev.CompactionFailed | None:
+        """Have a model write a summary that stands for the older messages from now on; `focus` is what to look at above all.
+
+        The messages stay in the log, and `restore_context` undoes it. None when there is nothing to compact. What failed
+        changes nothing but the cost. Not while a run is under way.
+        """
+        keeper, model = self._keeper(), self._agent.models[0]
+        made: list[ev.Compacted | ev.CompactionFailed | None] = []
+
+        async def work(driver: Driver) -> None:
+            made.append(await keeper.compact(driver, model, cause="user", focus=focus))
+
+        await self._edit(work)
+        return made[0]
+
+    async def restore_context(self, *, whole: bool = False) -> bool:
+        """Undo the newest eviction or compaction: requests hold again what they held before. False when there is none.
+
+        `whole`: undo all of them, so that requests hold the whole conversation.
+        """
+        context = (await self.state()).context
+        if context is None or not (context.is_edited if whole else context.undoable):
+            return False
+        id = "" if whole else context.undoable
+        await self._edit(lambda driver: driver.record(ev.ContextRestored(at=time(), id=id)))
+        return True
+
+    async def pin(self, message: str, *, off: bool = False) -> None:
+        """Keep a message in requests as it is, whatever else is taken out; or no longer, with `off`."""
+        if not any(one.id == message for one in (await self.state()).transcript):
+            raise UsageError(f"There is no message {message!r} on this branch. `evener show` lists their ids.")
+        await self._edit(lambda driver: driver.record(ev.Pinned(at=time(), message=message, off=off)))
+
+    def _keeper(self) -> ContextKeeper:
+        keeper = self._agent.context
+        if not isinstance(keeper, ContextKeeper):
+            raise UsageError("This harness sends conversations as they are: it was made with context=False.")
+        return keeper
+
+    async def _edit(self, work: Callable[[Driver], Coroutine[object, object, None]]) -> None:
+        """Hold the log while something beside a run is written to it."""
+        if self._driver is not None:
+            raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then try again.")
+        await self._here()
+        log, state = await self._open(force=False)
+        length = log.length
+        driver = self._driver_of(log, state, (), None, None, force=False)
+        try:
+            if isinstance(log, SelfRenewing):
+                log.keep()
+            await work(driver)
+            self._state, self._length = driver.state, length + len(driver.events)
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            await finish_anyway(log.aclose())
+
+    async def _check_size(self, message: Message, state: RunState) -> None:
+        """Refuse a message that can never be sent: once it is in the log, every later request would fail with it."""
+        keeper = self._agent.context
+        if isinstance(keeper, ContextKeeper):
+            why = [await keeper.too_large(state, message, model) for model in self._agent.models]
+            if why and all(why):
+                raise UsageError(why[0])
 
     # Where it is.
 
@@ -471,7 +637,7 @@ class Thread:
         end = await self._store.head(self._source)
         return (await fork_at(self._store, end, None, harness=self._path, name=self._id)).log
 
-    def _on(self, fork: Fork) -> "Thread":
+    def _on(self, fork: Fork) -> "Thread[Output]":
         """Return this thread on a new branch. What is known here is not read again there, if it is the end that was forked."""
         made = copy(self)
         made._id = made._log = fork.log
@@ -492,11 +658,23 @@ class Thread:
     # What happens in a run.
 
     async def _say(self, kind: str, body: dict[str, object]) -> None:
+        if kind == "steer" and self._driver is not None:
+            await self._check_size(
+                message_of(cast("Prompt", body["text"] if "text" in body else body["blocks"])), self._driver.state
+            )
         await self._store.post(await self._here(), Note(new_id(), kind, msgspec.json.encode(body).decode()))
         if self._driver is not None:
             self._driver.nudge()
 
-    async def _perform(self, opening: Opening, show: Show | None, *, begins: bool = True, force: bool = False) -> RunResult:
+    async def _perform(
+        self,
+        opening: Opening,
+        show: Show | None,
+        *,
+        begins: bool = True,
+        force: bool = False,
+        slice: "RunSlice | None" = None,
+    ) -> RunResult[Output]:
         if not self._id and not begins:
             raise UsageError("There is no thread to resume: no id was given. Give the id that a result or an error names.")
         site = current_site.get()
@@ -511,13 +689,17 @@ class Thread:
                 log.keep()
             beginning = with_rival(opening(state), state, log.lease.rival)
             beginning = await with_results(beginning, state, store=self._store, log=self._log, setup=self._agent.setup)
-            if any(isinstance(event, ev.Prompted) for event in beginning):
+            said = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
+            if said is not None:
+                await self._check_size(said, fold([one for one in beginning if isinstance(one, ev.Configured)], state))
                 await drop_cancels(log)
             else:
                 beginning = await with_use(beginning, state, store=self._store, log=self._log)
                 if site is not None:
                     self._own_up(site, await self._store.read(self._log))
-            driver = self._driver = self._driver_of(log, state, beginning, site, show, force=force)
+            tree = await self._tree(run_of(beginning, state), site)
+            driver = self._driver = self._driver_of(log, state, beginning, site, show, force=force, slice=slice, tree=tree)
+            driver.warn_of("" if self._answers else moved_tools(state, beginning))
             if site is not None:
                 site.tally.begin(driver.total)  # with what earlier goes used: the call is counted once
             result = await self._with_pad(driver, beginning)
@@ -545,7 +727,16 @@ class Thread:
             self._pad.forget()
 
     def _driver_of(
-        self, log: Log, state: RunState, beginning: tuple[ev.Event, ...], site: Site | None, show: Show | None, *, force: bool
+        self,
+        log: Log,
+        state: RunState,
+        beginning: tuple[ev.Event, ...],
+        site: Site | None,
+        show: Show | None,
+        *,
+        force: bool,
+        slice: "RunSlice | None" = None,
+        tree: TreeBudget | None = None,
     ) -> Driver:
         """Make the driver. A run inside a call belongs to the run of that call, and its budget lies within that one's."""
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
@@ -564,12 +755,19 @@ class Thread:
             place=place,
             media=self._media,
             answers=self._answers,
-            budget=Budget(self._agent.setup.limits, used, outer=site.budget if site else None),
+            budget=Budget(
+                self._agent.setup.limits,
+                used,
+                outer=site.budget if site else None,
+                tree=tree,
+                owner=(self._log, place.run),
+            ),
             home=Home(site.depth if site else 0, self._path, self._store, site.tally if site else None, force=force),
             show=show or (site.show if site else None),
+            slice=slice,
         )
 
-    async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
+    async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
         pad = self._pad
         if pad is None:
             return await self._driven(driver, beginning)
@@ -579,9 +777,11 @@ class Thread:
         finally:
             current_pad.reset(token)
 
-    async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult:
-        resumed = not any(isinstance(event, ev.Prompted) for event in beginning)
-        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed)
+    async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
+        prompt = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
+        resumed = prompt is None
+        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed, prompt=prompt)
+        LOGGER.info("run %s %s in thread %s", driver.run, "goes on" if resumed else "begins", self._log)
         try:
             if not resumed:
                 driver.hooked("run_start")
@@ -589,11 +789,17 @@ class Thread:
         except EvenerError as error:
             error.thread = error.thread or self._log
             driver.tell(st.RunFailed, error=error)
+            LOGGER.warning("run %s failed in thread %s: %s", driver.run, self._log, type(error).__name__)
             raise
         driver.tell(st.RunFinished, result=result)
+        LOGGER.info(
+            "run %s stopped: %s, %s requests, %s calls", driver.run, result.stop, len(result.requests), len(result.records)
+        )
+        for text in result.warnings:
+            LOGGER.warning("run %s: %s", driver.run, text)
         return result
 
-    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult:
+    async def _result(self, driver: Driver, beginning: tuple[ev.Event, ...], *, resumed: bool) -> RunResult[Output]:
         hooks = self._agent.hooks
         try:
             await driver.record_soon(*with_hooks(driver, beginning))
@@ -603,7 +809,9 @@ class Thread:
             raise
         events = await self._of_last_run(driver) if resumed else driver.events
         tell_end(driver, hooks, events)
-        result = self._complete(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
+        since = driver.events[0].at if resumed and driver.events else 0.0
+        record_run(self._log, self._name, events, thread=state.thread, config=state.config, since=since)
+        result = await self._complete(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error
         return result
@@ -612,18 +820,31 @@ class Thread:
         """Return the events of the log from the last prompt on, or more."""
         return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
 
-    def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult:
-        """With the structured answer as the type that was asked for (without one, the text is the answer) and with the pad.
+    async def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
+        """With the structured answer as the type that was asked for (without one, the text is the answer), with the pad, and
+        with the raw answers that were kept.
 
         `events` are those since the log was opened.
         """
         shape = self._agent.shape
-        if self._pad is not None:
-            result = msgspec.structs.replace(result, scratchpad=self._pad.after(events))
+        output: object = None
         if shape is None:
-            return msgspec.structs.replace(result, output=result.text) if result.ok else result
-        found = shape.read(result.output_text) if result.ok and result.output_text else None
-        return msgspec.structs.replace(result, output=found.value) if isinstance(found, Accepted) else result
+            output = result.text if result.ok else None
+        elif result.ok and result.output_text:
+            found = shape.read(result.output_text)
+            output = found.value if isinstance(found, Accepted) else None
+        pad = None if self._pad is None else self._pad.after(events)
+        requests = result.requests
+        if any(one.raw_blob for one in requests):
+            requests = tuple([await self._with_raw(one) for one in requests])
+        return cast("RunResult[Output]", msgspec.structs.replace(result, output=output, scratchpad=pad, requests=requests))
+
+    async def _with_raw(self, one: RequestRecord) -> RequestRecord:
+        """Return the record with its raw answer; without one if the store has it no longer."""
+        try:
+            return msgspec.structs.replace(one, raw=await self._store.get_blob(one.raw_blob)) if one.raw_blob else one
+        except StoreError:
+            return one
 
     def _open_held(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
         """Open the log. `force` is passed on only if it is wanted: a store of the user's own need not have it."""

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,8 @@ from evener.errors import ConnectFailed, UsageError
 from evener.local.environment import child_environment
 
 SECONDS = 1800.0
+PERIOD = 0.2
+BAR = 24
 CHUNK = 1024 * 1024
 SAID = 500
 """Characters of pip's own words in an error."""
@@ -57,18 +59,69 @@ def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=beside, prefix=f"{bundle.name}-") as folder:
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments(bundle)]
         try:
-            done = subprocess.run(
-                [*command, "--dest", folder],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=SECONDS,
-                env=child_environment(os.environ, fetching=True),
-            )  # fmt: skip
+            code, said = _run_pip([*command, "--dest", folder], bundle, Path(folder))
         except subprocess.TimeoutExpired:
             raise ConnectFailed(
                 f"pip has not fetched {bundle.requirement} in {SECONDS:g} seconds. {_by_hand(bundle)}"
             ) from None
-        if done.returncode:
-            raise _failure(bundle, done.stderr)
+        if code:
+            raise _failure(bundle, said)
         yield next(Path(folder).glob("*.whl"), Path(folder) / bundle.wheel)
+
+
+def _run_pip(command: Sequence[str], bundle: Bundle, folder: Path) -> tuple[int, str]:
+    """Run pip; return its exit code and what it said. What it has fetched so far is shown on a terminal."""
+    environ = {**child_environment(os.environ, fetching=True), "TMPDIR": str(folder)}  # its pieces are where we can see them
+    bar = DownloadBar(bundle.title, bundle.size)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        env=environ,
+    ) as pip:  # fmt: skip
+        try:
+            for _ in range(int(SECONDS / PERIOD)):
+                try:
+                    said = pip.communicate(timeout=PERIOD)[1]
+                    return pip.returncode, said
+                except subprocess.TimeoutExpired:
+                    bar.show(_count_bytes(folder))
+            raise subprocess.TimeoutExpired(command, SECONDS)
+        finally:
+            bar.close()
+            pip.kill()
+
+
+def _count_bytes(folder: Path) -> int:
+    """Return how much lies in a folder whose files come and go."""
+    found = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            found += path.stat().st_size if path.is_file() else 0
+    return found
+
+
+class DownloadBar:
+    """How much of a download is here, as one row on stderr; nothing where that is no terminal."""
+
+    def __init__(self, title: str, size: int) -> None:
+        self._title, self._size = title, size
+        self._live = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._shown = False
+
+    def show(self, done: int) -> None:
+        """Draw the row anew."""
+        if not self._live:
+            return
+        share = min(1.0, done / self._size)
+        bar = "#" * round(share * BAR)
+        sys.stderr.write(f"\r\x1b[K{self._title} [{bar.ljust(BAR, '.')}] {done / 1e6:.0f} of {self._size / 1e6:.0f} MB")
+        sys.stderr.flush()
+        self._shown = True
+
+    def close(self) -> None:
+        """Take the row away."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def _failure(bundle: Bundle, said: str) -> UsageError | ConnectFailed:

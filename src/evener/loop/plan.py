@@ -5,7 +5,7 @@ calls that were interrupted            RunTool again (read, idempotent), RunTool
                                        a write whose start may still be under way elsewhere is never run, whatever verify says
 calls that were not started            RunTool: all at once, or the first if one of the batch is sequential
 calls under way                        nothing: they report themselves
-the last request failed                CallModel again, after a while; the next model of the chain; or Finish
+the last request failed                CallModel again, after a while or shortened; the next model of the chain; or Finish
 an answer without calls                ContinueTurn if the provider paused, CallModel if its form was wrong, else Finish
 anything the model has not seen yet    CallModel
 """
@@ -18,6 +18,7 @@ import msgspec
 from evener import events as ev
 from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
 from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
+from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.blocks import ToolCall
 
 __all__ = [
@@ -270,6 +271,8 @@ Effect = ev.Effect
 WAITS = (0.5, 2.0, 8.0, 30.0)
 """Seconds before the first, second, ... further try of one model, unless the provider says how long."""
 LONGEST_WAIT = 120.0
+OVERFLOWS = 3
+"""How often in a row a conversation that is too long is shortened and sent again."""
 
 ENDS: dict[str, ev.StopCause] = {"refusal": "refusal", "length": "length", "context_full": "length", "cancelled": "unexpected"}
 
@@ -281,7 +284,8 @@ UNKNOWN = ToolFacts()
 class Setup(msgspec.Struct, frozen=True):
     """What does not change during a run. `models` is the chain, the preferred one first.
 
-    `media`: for each model, whether it must be given media that lie behind a URL.
+    `media`: for each model, whether it must be given media that lie behind a URL. `shortens`: a conversation that a provider
+    refuses as too long is shortened before the next request.
     """
 
     models: tuple[str, ...]
@@ -289,6 +293,7 @@ class Setup(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     fetches: tuple[bool, ...] = ()
     gate: ApprovalGate = ApprovalGate()
+    shortens: bool = False
 
     def is_write(self, tool: str) -> bool:
         """True if there is such a tool, and running it changes something."""
@@ -298,6 +303,31 @@ class Setup(msgspec.Struct, frozen=True):
     def may_write(self, tool: str) -> bool:
         """True if running it changes something, or there is no such tool any more."""
         return self.tools.get(tool, UNKNOWN).effect == "write"
+
+
+Declared = ToolSpec | HostedTool
+
+
+class ToolOffer:
+    """The tools that requests declare where some are hidden: all others, and those that were revealed, in the usual order."""
+
+    def __init__(self, specs: tuple[Declared, ...], hidden: frozenset[str]) -> None:
+        self._specs = specs
+        self._hidden = hidden
+        self._last: tuple[frozenset[str], tuple[Declared, ...]] | None = None
+
+    @classmethod
+    def of(cls, specs: tuple[Declared, ...], facts: Mapping[str, ToolFacts]) -> "ToolOffer | None":
+        """Return the offer; None if no tool is hidden."""
+        hidden = frozenset(name for name, one in facts.items() if one.hidden)
+        return cls(specs, hidden) if hidden else None
+
+    def at(self, revealed: frozenset[str]) -> tuple[Declared, ...]:
+        """Return the tools; the same tuple as long as no more are revealed."""
+        if self._last is None or self._last[0] != revealed:
+            still = self._hidden - revealed
+            self._last = (revealed, tuple(spec for spec in self._specs if spec.name not in still))
+        return self._last[1]
 
 
 def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None = None) -> tuple[Step, ...]:
@@ -400,12 +430,19 @@ def _after_failure(state: RunState, setup: Setup, now: float) -> tuple[Step, ...
         return ()
     if failure.stale:  # with the next request the provider gets everything: it cannot fail like this again
         return _ask(state, setup, place, now=now)
+    if _may_shorten(failure, setup) and state.failures <= OVERFLOWS:
+        return _ask(state, setup, place, now=now)
     if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
         wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
         return _ask(state, setup, place, wait=wait, now=now)
     if failure.elsewhere and place + 1 < len(setup.models):
         return _ask(state, setup, place + 1, now=now)
     return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
+
+
+def _may_shorten(failure: ev.ModelFailed, setup: Setup) -> bool:
+    """True if the conversation was too long, and something may still be taken out of it."""
+    return setup.shortens and failure.error == "ContextTooLong" and not failure.crowded
 
 
 def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:

@@ -15,8 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
+from evener.context.view import ContextView, edit_view
 from evener.encodings.forms import FINAL_RESULT
 from evener.events import LimitHit, Limits, Nested
+from evener.transcript.ask import ModelSettings
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
@@ -291,6 +293,17 @@ class RunState(msgspec.Struct, frozen=True):
     epoch: int = 0
     last: float = 0.0  # the time of the last event
     held: tuple[Standing, ...] = ()  # what providers hold of the conversation
+    context: ContextView | None = None  # what requests hold of it, where that is not all
+    settings: ModelSettings | None = None  # of this run alone
+    metadata: str = ""  # the caller's own, of this run
+    turns: int = 0  # answers in this run
+    revealed: frozenset[str] = frozenset()  # hidden tools that requests declare
+
+    @property
+    def view(self) -> Transcript:
+        """The conversation as requests hold it."""
+        context = self.context
+        return self.transcript if context is None or context.transcript is None else context.transcript
 
     @property
     def phase(self) -> Phase:
@@ -352,9 +365,16 @@ def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
 
 
 def apply(state: RunState, event: ev.Event) -> RunState:
-    """Return the state after one more event. The four of every turn are known by their class at a glance; a pattern looks
-    further.
-    """
+    """Return the state after one more event."""
+    made = _apply(state, event)
+    context = state.context
+    if context is not None and made.context is not None and made.transcript is not state.transcript:
+        return replace(made, context=made.context.grow(state.transcript, made.transcript))
+    return made
+
+
+def _apply(state: RunState, event: ev.Event) -> RunState:
+    """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
     if type(event) is ev.ModelCalled:
         return _apply_request(state, event)
     if type(event) is ev.Replied:
@@ -372,10 +392,33 @@ def apply(state: RunState, event: ev.Event) -> RunState:
             return _apply_failure(state, event)
         case ev.Prompted() | ev.Continued() | ev.Steered() | ev.Finished() | ev.Cancelled() | ev.Resumed():
             return _apply_words(state, event)
-        case ev.Opened() | ev.Configured() | ev.Imported() | ev.MediaFetched():
-            return _apply_setup(state, event)
+        case ev.Evicted() | ev.Compacted() | ev.CompactionFailed() | ev.ContextRestored() | ev.Pinned():
+            return _shortened(state, event)
         case _:
-            assert_never(event)
+            return _apply_setup(state, event)
+
+
+def _shortened(
+    state: RunState, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned
+) -> RunState:
+    """What requests hold changes; the transcript does not. A summary costs what its request did."""
+    context = state.context or ContextView()
+    match event:
+        case ev.Pinned():
+            pinned = context.pinned - {event.message} if event.off else context.pinned | {event.message}
+            return replace(state, context=replace(context, pinned=pinned))
+        case ev.CompactionFailed():
+            context = replace(context, failed=context.failed + 1)
+        case _:
+            context = edit_view(context, state.transcript, event)
+    if isinstance(event, ev.Compacted | ev.CompactionFailed):
+        spent = _add_work(state, event.at) if state.finished is None else state.spent
+        spent = replace(
+            spent, requests=spent.requests + 1, usage=spent.usage + event.usage, cost=spent.cost + event.cost,
+            exact=spent.exact and event.exact,
+        )  # fmt: skip
+        return replace(state, context=context, spent=spent, last=event.at)
+    return replace(state, context=context)
 
 
 def _apply_setup(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
@@ -391,6 +434,8 @@ def _apply_setup(state: RunState, event: ev.Opened | ev.Configured | ev.Imported
             return replace(state, transcript=state.transcript.extend(event.messages), last=event.at)
         case ev.MediaFetched():
             return _at_time(state, event.at, media=(*state.media, (event.source, event.digest)))
+        case _:
+            assert_never(event)
 
 
 def _apply_words(
@@ -529,12 +574,19 @@ def _apply_prompt(state: RunState, event: ev.Prompted) -> RunState:
         thread=state.thread, harness=state.harness, config=state.config, run=event.run, media=state.media, epoch=state.epoch,
         transcript=transcript if refused else transcript.append(event.message), last=event.at, held=state.held,
         wanted=state.wanted if refused else _list_wanted(state, event.message), refused=refused,
-        cancelled=event.refused if refused else None,
+        cancelled=event.refused if refused else None, revealed=state.revealed,
+        context=_tried_anew(_pin_kept(state, f"{event.message.id}-before")), settings=event.settings,
+        metadata=event.metadata,
     )  # fmt: skip
 
 
+def _tried_anew(context: ContextView | None) -> ContextView | None:
+    """A new run may try to compact again, whatever failed before it."""
+    return context if context is None or not context.failed else replace(context, failed=0)
+
+
 def _apply_request(state: RunState, event: ev.ModelCalled) -> RunState:
-    """Put into the request all that waited to be told: results and notices in one message, then what the user said."""
+    """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
     transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)
@@ -545,6 +597,7 @@ def _apply_request(state: RunState, event: ev.ModelCalled) -> RunState:
         told=state.told | {key for key, _ in event.notices} if event.notices else state.told, last=event.at,
         reply=None, corrections=state.corrections + bool(state.reply and state.reply.problems),
         held=state.held if event.rests is None else hold_request(state.held, event, event.rests),
+        context=_pin_kept(state, event.id),
     )  # fmt: skip
 
 
@@ -575,6 +628,8 @@ def _apply_reply(state: RunState, event: ev.Replied) -> RunState:
         state, transcript=state.transcript.append(event.message), calls=tuple(pending),
         reply=event, asking="", failure=None, failures=0, spent=spent, repeat=repeat, last=event.at, questions=(),
         held=state.held if event.held is None else hold_reply(state.held, state.model, event, event.held),
+        context=None if state.context is None else state.context.answered(),
+        turns=state.turns + 1,
     )  # fmt: skip
 
 
@@ -592,6 +647,8 @@ def _apply_result(state: RunState, event: ev.CallFinished) -> RunState:
     state = _mark(state, event, "finished", result=event)
     if event.nested is not None:
         state = _count(state, event.call, event.nested)
+    if event.reveals:
+        state = replace(state, revealed=state.revealed.union(event.reveals))
     if not event.retry:
         return state
     name = next((one.call.name for one in state.calls if one.call.id == event.call), "")
@@ -615,7 +672,10 @@ def _apply_failure(state: RunState, event: ev.ModelFailed) -> RunState:
     spent, held = state.spent, hold_failure(state.held, state.model, event)
     if not event.exact:
         spent = replace(spent, cost=spent.cost + event.cost, exact=False)
-    state = replace(state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held)
+    state = replace(
+        state, asking="", spent=spent, failure=event, failures=state.failures + (not event.stale), held=held,
+        model=event.model or state.model,
+    )  # fmt: skip
     return _at_time(state, event.at)
 
 
@@ -641,6 +701,16 @@ def _settle(state: RunState, id: str, at: float, notices: tuple[tuple[str, str],
     if not blocks:
         return state.transcript
     return state.transcript.append(Message("user", tuple(blocks), id=id, created_at=datetime.fromtimestamp(at, UTC)))
+
+
+def _pin_kept(state: RunState, id: str) -> ContextView | None:
+    """Return the view with the message of results pinned, if one of the results must stay."""
+    context = state.context
+    for one in state.calls:
+        if one.result is not None and one.result.keep:
+            context = context or ContextView()
+            return replace(context, pinned=context.pinned | {id})
+    return context
 
 
 def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResult:

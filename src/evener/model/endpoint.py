@@ -1,14 +1,12 @@
-"""The endpoint of a model: row, codec, address, credentials, transport, deadlines; and the request that is made for it."""
+"""The endpoint of a model: row, codec, address, credentials, transport, deadlines."""
 
 import msgspec
 
-from evener.encodings import EncodingName, Prepared, prepare
+from evener.encodings import EncodingName
 from evener.providers.rows import Facts
-from evener.transcript.ask import Ask
-from evener.transcript.loss import Loss
 from evener.transport.exchange import Auth, Caps, Deadlines, Retries, Transport
 from evener.transport.limiter import Limiter, limiter_for
-from evener.wire import Codec, Encoded
+from evener.wire import Codec
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,28 +34,3 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.facts.provider.name}:{self.facts.model} at {self.url}>"
-
-
-class Sent(msgspec.Struct, frozen=True, gc=False):
-    """The request as it goes out. Given back with the next ask of the same conversation, it saves work."""
-
-    prepared: Prepared
-    encoded: Encoded
-
-    @property
-    def losses(self) -> tuple[Loss, ...]:
-        """Everything that the request could not express as it was asked."""
-        return self.prepared.losses + self.encoded.losses
-
-
-def prepare_request(ask: Ask, endpoint: Endpoint, prior: Sent | None = None) -> Sent:
-    """Return the request for this ask: the one that is sent, previewed and asked for its losses. Sends nothing.
-
-    `prior` is the request before it in the same conversation. It changes no byte; it only saves work.
-    """
-    quirks = endpoint.facts.quirks
-    if prior is None:
-        prepared = prepare(ask, quirks, encoding=endpoint.encoding)
-        return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, None))
-    prepared = prepare(ask, quirks, encoding=endpoint.encoding, prior=prior.prepared)
-    return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, prior.encoded))

@@ -6,6 +6,8 @@ from decimal import Decimal
 import msgspec
 from msgspec.structs import replace
 
+from evener.context.gate import RoomFacts
+from evener.context.provider_side import compacting_codec
 from evener.errors import StateExpired
 from evener.model.bound import most_prompt, writes_for_an_hour
 from evener.model.endpoint import Endpoint
@@ -18,6 +20,7 @@ from evener.transcript.ask import (
     Choice,
     Extra,
     HostedTool,
+    ModelSettings,
     OutputSchema,
     Reasoning,
     Settings,
@@ -47,18 +50,24 @@ class AskDefaults(msgspec.Struct, frozen=True):
     reasoning: Reasoning = Reasoning()
     cache: Cache = Cache("moving")
     refuse_losses: frozenset[str] = frozenset()
+    more: ModelSettings | None = None  # what the values above do not hold: choice, extra fields, foreign reasoning
 
 
 class Model:
     """One model at one provider. Stateless: any number of calls may run at once."""
 
-    __slots__ = ("_defaults", "_endpoint", "_name", "_origin")
+    __slots__ = ("_defaults", "_endpoint", "_name", "_origin", "_room")
 
     def __init__(self, endpoint: Endpoint, *, defaults: AskDefaults | None = None, account: str = "") -> None:
         self._endpoint = endpoint
         self._defaults = defaults or AskDefaults()
         facts = endpoint.facts
         self._name = f"{facts.provider.name}:{facts.model}"
+        said = facts.quirks
+        self._room = RoomFacts(
+            facts.window, said.default_output, said.max_output, said.prefix_bound, said.counts_reasoning, said.cuts_prompts,
+            bool(said.context_edits),
+        )  # fmt: skip
         self._origin = Origin(
             wire=facts.provider.wire,
             provider=facts.provider.vendor or facts.provider.name,
@@ -83,6 +92,11 @@ class Model:
         return self._origin
 
     @property
+    def room(self) -> RoomFacts:
+        """Return what its row says of its window."""
+        return self._room
+
+    @property
     def fetches(self) -> bool:
         """True if it takes media only as bytes, not as URLs."""
         return not self._endpoint.facts.quirks.image_urls
@@ -102,6 +116,9 @@ class Model:
     ) -> Ask:
         """Return an ask to this model; defaults stand for what is not given."""
         defaults = self._defaults
+        if (more := defaults.more) is not None:
+            choice = choice or (more.choice(ANY) if tools else None)
+            extra = (*more.extras(self._origin.wire), *extra)
         return Ask(
             transcript,
             self._origin,
@@ -110,11 +127,11 @@ class Model:
             settings or defaults.settings,
             reasoning or defaults.reasoning,
             output,
-            cache or defaults.cache,
+            cache or (defaults.cache if more is None else more.cache(defaults.cache)),
             state or REPLAYED,
             True,
             extra,
-            "drop",
+            "text" if more is not None and more.foreign_reasoning == "text" else "drop",
             defaults.refuse_losses,
         )
 
@@ -155,6 +172,7 @@ class Model:
         """
         if ask.target is not self._origin:
             ask = retarget(ask, self._origin)
+        keep_raw = keep_raw or (self._defaults.more is not None and bool(self._defaults.more.keep_raw))
         return Stream(self._endpoint, ask, after.sent if after and isinstance(after, Answer) else None, keep_raw)
 
     async def complete(self, ask: Ask, *, after: Answered | None = None, keep_raw: bool = False) -> Answer:
@@ -169,6 +187,17 @@ class Model:
         why = f"{lost.message}; the whole conversation is sent"
         loss = loss_of("degraded", "state.mode", why, name=ask.state.mode)
         return await Stream(self._endpoint, ask, keep_raw=keep_raw, noted=(loss,)).complete()
+
+    def compacting(self, focus: str = "") -> "Model | None":
+        """Return this model as one whose answers are compactions of what it is sent; None where its provider has none.
+
+        `focus` is what to look at above all: None, too, where the provider cannot be told.
+        """
+        codec = compacting_codec(self._endpoint.codec, self._endpoint.facts.quirks, focus)
+        if codec is None:
+            return None
+        endpoint = replace(self._endpoint, codec=codec, encoding="native")
+        return Model(endpoint, defaults=self._defaults, account=self._origin.account)
 
     @property
     def completer(self) -> Completer:

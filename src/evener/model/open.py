@@ -13,7 +13,7 @@ from evener.model.model import AskDefaults, Model
 from evener.providers.config import Config, load_config
 from evener.providers.keys import account_headers, account_values, find_key, key_file, require_key
 from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
-from evener.transcript.ask import Cache, Effort, Reasoning, Settings
+from evener.transcript.ask import Cache, Effort, ModelSettings, Reasoning, Settings
 from evener.transcript.loss import refused_codes
 from evener.transport.exchange import Auth, Caps, Deadlines, Request, Retries, Transport, header
 from evener.transport.http import shared_transport
@@ -43,13 +43,15 @@ def open_model(
     temperature: float | None = None,
     cache: Cache | None = None,
     refuse_losses: Iterable[str] = (),
+    settings: ModelSettings | None = None,
 ) -> Model:
     """Return the model of this name: `provider:model`, `provider/model`, an alias, or empty for the configured default.
 
     A key is looked up unless `key` or `auth` is given, and a missing one is an error now, not at the first call.
     `auth` puts credentials on each request itself (fresh tokens, signatures). `base_url` is for a server that speaks the
     row's wire at another address. `rate` limits all calls of this process with the same key. `refuse_losses` names
-    losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused.
+    losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused. `settings` are the defaults of
+    all asks; `effort`, `thinking`, `thinking_budget`, `max_output_tokens` and `temperature` are short for fields of them.
     """
     refused: frozenset[str] = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
     given = Secret(key)
@@ -84,10 +86,11 @@ def open_model(
         caps=caps or Caps(),
         retries=retries or Retries(),
     )
-    settings = Settings(max_output_tokens=max_output_tokens, temperature=temperature)
-    reasoning = _reasoning(effort, thinking, thinking_budget, max_output_tokens)
+    chosen_settings = _settings(settings, effort, thinking, thinking_budget, max_output_tokens, temperature)
     cache = cache or Cache("moving" if facts.quirks.cache_marks else "marks")
-    return Model(endpoint, defaults=AskDefaults(settings, reasoning, cache, refused))
+    usual = Settings(facts.quirks.usual_output or None, facts.quirks.usual_temperature)
+    sampling, reasoning = chosen_settings.sampling(usual), chosen_settings.reasoning(Reasoning())
+    return Model(endpoint, defaults=AskDefaults(sampling, reasoning, cache, refused, chosen_settings if settings else None))
 
 
 def _find_named(name: str, config: Config) -> ModelName:
@@ -127,9 +130,22 @@ def _transport(facts: Facts) -> Transport:
     return LocalTransport(facts.model) if facts.provider.vendor == LOCAL else shared_transport()
 
 
-def _reasoning(effort: Effort | None, thinking: bool | None, budget: int | None, most: int | None) -> Reasoning:
+def _settings(
+    given: ModelSettings | None,
+    effort: Effort | None,
+    thinking: bool | None,
+    budget: int | None,
+    most: int | None,
+    temperature: float | None,
+) -> ModelSettings:
+    """Return the settings with what was given in short over them."""
+    if given is not None and not isinstance(given, ModelSettings):
+        raise UsageError(f"`settings` takes ModelSettings(...), or None; not {type(given).__name__}.")
+    short = ModelSettings(
+        effort=effort, thinking=thinking, thinking_budget=budget, max_output_tokens=most, temperature=temperature
+    )
+    made = short.over(given)
+    budget, most = made.thinking_budget, made.max_output_tokens
     if budget is not None and most is not None and most <= budget:
         raise BadValue(f"max_output_tokens is {most} and must exceed thinking_budget, {budget}: thinking counts as output.")
-    if thinking is None:
-        return Reasoning(effort, budget)
-    return Reasoning(effort, budget, "on" if thinking else "off")
+    return made

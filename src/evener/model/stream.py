@@ -1,7 +1,10 @@
-"""One model call in flight: bytes in, deltas out, an answer at the end, only once the provider's end marker has arrived."""
+"""One model call: the request that is made of an ask, bytes in, deltas out, an answer at the end.
+
+A response counts only once the provider's end marker has arrived.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -11,25 +14,101 @@ from traceback import clear_frames
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings import Reader, output_text, reader
+from evener.encodings import OwnReader, Prepared, Reader, output_text, prepare, reader
 from evener.errors import EvenerError, ProviderError, UsageError, WireError
 from evener.model.bound import writes_for_an_hour
-from evener.model.endpoint import Endpoint, Sent, prepare_request
+from evener.model.endpoint import Endpoint
+from evener.model.images import fit_image
 from evener.model.server_state import ONCE, Once, has_conversations, open_conversation
 from evener.observe.cost import Cost, price
+from evener.observe.trace_context import current_trace, trace_header
 from evener.transcript.ask import Ask, OutputForm, State
-from evener.transcript.blocks import HostedBlock
+from evener.transcript.blocks import Block, HostedBlock, ImageBlock, ToolResult
 from evener.transcript.delta import ArgumentsDelta, CallBegun, Delta, Failed, ReasoningDelta, Stopped, TextDelta, UsageReported
 from evener.transcript.loss import Loss, refuse
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
+from evener.transcript.transcript import Node, Transcript
 from evener.transport.exchange import Request, Response, Retried, Signed, Transport, place_of, send_retrying
 from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
-from evener.wire import Assembler, Decoder, restored
+from evener.wire import Assembler, Decoder, Encoded, moved, restored
+from evener.wire.diagnosis import ask_diagnosis, compare_diagnosis, read_diagnosis
+from evener.wire.quirks import Quirks
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
+
+
+class FittedImages(msgspec.Struct, frozen=True):
+    """A conversation whose images fit, up to `node` of the one that was given. `losses` are what was changed in it."""
+
+    transcript: Transcript
+    node: Node | None = None
+    losses: tuple[Loss, ...] = ()
+
+
+def fit_images(transcript: Transcript, quirks: Quirks, prior: FittedImages | None = None) -> FittedImages:
+    """Return the conversation with images that the endpoint takes; the same one where nothing is too large.
+
+    `prior` is what was returned for the request before: it changes nothing, and saves work.
+    """
+    if prior is None or prior.node is None or not transcript.extends(prior.node):
+        prior = FittedImages(transcript.at(None))
+    losses: list[Loss] = []
+    new = transcript.since(prior.node)
+    fitted = tuple(_fit_message(message, quirks, losses) for message in new)
+    if not losses and not prior.losses:
+        return FittedImages(transcript, transcript.head)
+    base = prior.transcript if prior.losses else transcript.at(prior.node)
+    made = base.extend(fitted)
+    if made.system_blocks != transcript.system_blocks:
+        made = made.with_system(transcript.system_blocks)
+    return FittedImages(made, transcript.head, (*prior.losses, *losses))
+
+
+def _fit_message(message: Message, quirks: Quirks, losses: list[Loss]) -> Message:
+    known = len(losses)
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if type(block) is ImageBlock:
+            blocks.append(fit_image(block, message, quirks, losses))
+        elif type(block) is ToolResult and any([type(part) is ImageBlock for part in block.content]):
+            parts = [fit_image(part, message, quirks, losses) if type(part) is ImageBlock else part for part in block.content]
+            blocks.append(replace(block, content=tuple(parts)))
+        else:
+            blocks.append(block)
+    return message if len(losses) == known else replace(message, blocks=tuple(blocks))
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """The request as it goes out. Given back with the next ask of the same conversation, it saves work."""
+
+    prepared: Prepared
+    encoded: Encoded
+    fitted: FittedImages | None = None
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Everything that the request could not express as it was asked."""
+        found = self.prepared.losses + self.encoded.losses
+        return found if self.fitted is None else self.fitted.losses + found
+
+
+def prepare_request(ask: Ask, endpoint: Endpoint, prior: Sent | None = None) -> Sent:
+    """Return the request for this ask: the one that is sent, previewed and asked for its losses. Sends nothing.
+
+    `prior` is the request before it in the same conversation. It changes no byte; it only saves work.
+    """
+    quirks, fitted = endpoint.facts.quirks, None
+    if quirks.image_bytes or quirks.image_side:
+        fitted = fit_images(ask.transcript, quirks, prior.fitted if prior is not None else None)
+        ask = ask if fitted.transcript is ask.transcript else replace(ask, transcript=fitted.transcript)
+    if not ask.tools and ask.output is None and quirks.tools and (endpoint.encoding or quirks.tool_encoding) == "native":
+        prepared = Prepared(ask, (), "native", "")  # nothing that a model might lack is asked for
+    else:
+        prepared = prepare(ask, quirks, encoding=endpoint.encoding, prior=prior.prepared if prior is not None else None)
+    return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, prior.encoded if prior is not None else None), fitted)
 
 
 class Timing(msgspec.Struct, frozen=True, gc=False):
@@ -162,12 +241,19 @@ class Stream:
         self._ahead = memoryview(b"")
         self._size = 0
         self._decoder: Decoder | None = None
-        self._reader: Reader | None = None
+        self._reader: Reader | OwnReader | None = None
         self._names: dict[str, str] = {}
         self._sent: Sent | None = None
         self._answer: Answer | None = None
         self._failure: EvenerError | None = None
         self._over = False
+        self.moved: tuple[str, ...] = ()
+        """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
+        self.on_moved: Callable[[tuple[str, ...]], None] | None = None
+        """Called with that, if it is something, before the request is sent."""
+        self.compare: str | None = None
+        """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
+        ask for one."""
 
     @property
     def answer(self) -> Answer:
@@ -176,10 +262,19 @@ class Stream:
             raise UsageError("The stream has not ended, so there is no answer yet. Read its deltas to the end first.")
         return self._answer
 
+    def keep_raw(self) -> None:
+        """Keep the bytes of the answer as they come, for `Answer.raw`. Call it before the first read."""
+        self._raw = []
+
     @property
     def sent(self) -> Sent | None:
         """Return the request, once it was made."""
         return self._sent
+
+    def compare_caches(self) -> str:
+        """Return how the provider's word about its prompt cache differs from what was expected; empty where it does not."""
+        found = read_diagnosis(self.answer.reply.notices) if self.compare else None
+        return "" if found is None else compare_diagnosis(self.moved, found)
 
     @property
     def digest(self) -> str:
@@ -324,6 +419,13 @@ class Stream:
     def _request(self) -> Request:
         to = self._endpoint
         sent = self._sent = prepare_request(self._ask, to, self._prior)
+        if self._prior is not None and not sent.encoded.resumed:
+            self.moved = moved(self._prior.encoded, sent.encoded)
+            if self.moved and self.on_moved is not None:
+                self.on_moved(self.moved)
+        if self.compare is not None:
+            body = ask_diagnosis(sent.encoded.body, to.facts.quirks, self.compare)
+            sent = self._sent = replace(sent, encoded=replace(sent.encoded, body=body))
         encoded = sent.encoded
         if self._ask.refuse_losses:
             refuse((*self._noted, *sent.losses), self._ask.refuse_losses)
@@ -331,7 +433,10 @@ class Stream:
             self._names = dict(encoded.names)
         if sent.prepared.plan is not None:  # else native: the answer needs no reader
             self._reader = reader(sent.prepared)
-        return Request(to.url + encoded.path, (*to.headers, *encoded.headers), encoded.body, "POST", to.deadlines)
+        headers = (*to.headers, *encoded.headers)
+        if current_trace.get() is not None:
+            headers += trace_header()
+        return Request(to.url + encoded.path, headers, encoded.body, "POST", to.deadlines)
 
     def _note_retry(self, retried: Retried) -> None:
         self._tries += 1

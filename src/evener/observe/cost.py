@@ -110,6 +110,20 @@ def price(
     return _look_up(usage, provider, model, url, hour_writes, at)
 
 
+def listed_models(provider: str, wire: str) -> tuple[str, ...]:
+    """Return the models of a row that the price list names and that answer in text; none without the list."""
+    seller = SELLERS.get(provider)
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return ()
+    found = next((one for one in get_snapshot().providers if one.id == seller), None)
+    models = found.models if found else ()
+    fits = [one for one in models if not one.deprecated and "output_mtok" in str(one.prices)]
+    # One seller has models of two vendors, each on its own wire.
+    return tuple(one.id for one in fits if seller != "google" or one.id.startswith("claude") == (wire == "anthropic_messages"))
+
+
 @lru_cache(64)
 def _is_own(provider: str, url: str) -> bool:
     """True if it runs on this machine and is no gateway to a paid provider."""

@@ -25,6 +25,8 @@ __all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "check_arg
 Verdict = Literal["allow", "deny", "ask"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 EFFECTS: tuple[str, ...] = get_args(Effect)
+Mixing = Literal["ask", "allow"]
+MIXINGS: tuple[str, ...] = get_args(Mixing)
 STRICTNESS = ("allow", "ask", "deny")
 MOST_DEEP = 100
 DOT = re.compile(r"(?<!\\)\.")
@@ -126,12 +128,15 @@ class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class Policy(msgspec.Struct, frozen=True):
     """Rules in order, and the default without one. Names of rules are unique: a decision names the rule that made it.
 
-    `also` are further policies, which are trusted less: each is applied, too, and the strictest verdict counts.
+    `also` are further policies, which are trusted less: each is applied, too, and the strictest verdict counts. `mixing`: where
+    tools that show private data, tools that show text of others, and tools that send data out meet in one run, calls that send
+    data out wait for approval ("ask"), or are judged by the rules alone ("allow").
     """
 
     rules: tuple[Rule, ...] = ()
     default: Defaults = Defaults()
     also: tuple["Policy", ...] = ()
+    mixing: Mixing = "ask"
 
     def __post_init__(self) -> None:
         force_setattr(self, "rules", as_tuple(self.rules, "Policy.rules"))
@@ -141,6 +146,7 @@ class Policy(msgspec.Struct, frozen=True):
         for rule in self.rules:
             check_type(rule, (Rule,), "Each of Policy.rules")
         check_type(self.default, (Defaults,), "Policy.default")
+        check_choice(self.mixing, MIXINGS, "Policy.mixing")
         names = [self.named(number) for number in range(len(self.rules))]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:

@@ -47,6 +47,7 @@ TRUST: Mapping[str, Untrusted] = MappingProxyType(
         "model": "refused",  # decides which provider gets the conversation, or which weights are loaded here
         "trusted": "refused",  # a project cannot vouch for itself
         "harness": "when used",  # names code, which is imported only when the user asks for the harness of that name
+        "mcp": "when used",  # names programs to start, which the user asks for by name
         "policy": "tightens",  # applies beside the user's own, and the strictest verdict counts
         "policy_default": "tightens",
         "agents": "unread",
@@ -70,12 +71,20 @@ class NamedHarness(msgspec.Struct, frozen=True):
         return str(Path(self.file).parent)
 
 
+class NamedServer(msgspec.Struct, frozen=True):
+    """What a file says of an MCP server, unread. It may be a program to start: that needs trust."""
+
+    table: Mapping[str, object]
+    file: str
+    trusted: bool = True
+
+
 class Config(msgspec.Struct, frozen=True):
     """All settings together. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
 
     `model` is the model to ask when none is named, empty when none is configured. `policy` says which calls are allowed,
     denied or asked about; None when no file has rules. `project` is the folder of the project's file where the user trusts it,
-    else empty.
+    else empty. `trusted` are the folders that the user's own file names, resolved.
     """
 
     rows: Rows
@@ -85,6 +94,8 @@ class Config(msgspec.Struct, frozen=True):
     policy: Policy | None = None
     harnesses: Mapping[str, NamedHarness] = MappingProxyType({})
     project: str = ""
+    mcp: Mapping[str, NamedServer] = MappingProxyType({})
+    trusted: tuple[str, ...] = ()
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -94,6 +105,7 @@ class _Settings(msgspec.Struct, frozen=True):
     model: str = ""
     trusted: tuple[Annotated[str, msgspec.Meta(pattern=r"\A[^\0]*\Z")], ...] = ()
     harness: dict[str, str] = {}
+    mcp: dict[str, dict[str, object]] = {}
 
 
 EXPECTED = {
@@ -101,6 +113,7 @@ EXPECTED = {
     "model": ("a text", 'Write model = "provider:model", or an alias'),
     "trusted": ("a list of texts", 'Write trusted = ["/path/to/a/folder"]'),
     "harness": ("a table of texts", 'Write [harness], and below it name = "module:attribute"'),
+    "mcp": ("a table of tables", 'Write [mcp.NAME], and below it command = "..." or url = "..."'),
 }
 
 
@@ -134,7 +147,8 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     named = environ.get("EVENER_CONFIG", "")
     root = _folder(start)
     if named:
-        return _merge([_read_sheet(_expand(named, _home(environ)), root)])
+        sheets = [_read_sheet(_expand(named, _home(environ)), root)]
+        return _merge(sheets, trusted=_trusted(sheets, _home(environ)))
     sheets = []
     folder = config_folder(environ)
     own = folder / "config.toml" if folder else None
@@ -142,10 +156,31 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
         sheets.append(_read_sheet(own, root))
     found = _nearest(root, _home(environ))
     if not found or found == own:
-        return _merge(sheets) if sheets else _merge_none()
-    if _trusts(sheets, found.parent, _home(environ)):
-        return _merge([*sheets, _read_sheet(found, root)], project=str(found.parent))
-    return _merge([*sheets, _restrict(_read_sheet(found, root))])
+        return _merge(sheets, trusted=_trusted(sheets, _home(environ))) if sheets else _merge_none()
+    trusted = _trusted(sheets, _home(environ))
+    if str(found.parent.resolve()) in trusted:
+        return _merge([*sheets, _read_sheet(found, root)], project=str(found.parent), trusted=trusted)
+    return _merge([*sheets, _restrict(_read_sheet(found, root))], trusted=trusted)
+
+
+def find_project(config: Config, start: Path, *, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the folder of the project that `start` is in, and whether the user trusts it.
+
+    It is the nearest folder with a project file or a repository, or one that the user trusts; else `start` itself. The home
+    folder and the folder of our config are the user's own. A clone inside a trusted folder is another project.
+    """
+    home, own = _home(environ), config_folder(environ)
+    here = start.absolute()
+    if own and here.resolve() == own.resolve():
+        return here, True
+    for folder in (here, *here.parents):
+        if home and folder.resolve() == home.resolve():
+            return (folder, True) if folder == here else (here, False)
+        if str(folder.resolve()) in config.trusted:
+            return folder, True
+        if isfile(folder / FILE) or (folder / ".git").exists():
+            return folder, False
+    return here, False
 
 
 def _home(environ: Mapping[str, str]) -> Path | None:
@@ -233,10 +268,9 @@ def _parse_policy(file: str, document: Table, root: Path | None) -> tuple[Policy
 # What a project's file may not set.
 
 
-def _trusts(sheets: Iterable[Sheet], folder: Path, home: Path | None) -> bool:
-    """True if the user's own file names this folder. No other file counts: a project cannot vouch for itself."""
-    real = folder.resolve()
-    return any(_expand(one, home).resolve() == real for sheet in sheets for one in sheet.settings.trusted)
+def _trusted(sheets: Iterable[Sheet], home: Path | None) -> tuple[str, ...]:
+    """Return the folders that the user's own file names. No other file counts: a project cannot vouch for itself."""
+    return tuple(str(_expand(one, home).resolve()) for sheet in sheets for one in sheet.settings.trusted)
 
 
 def _expand(folder: str, home: Path | None) -> Path:
@@ -268,7 +302,7 @@ def _merge_none() -> Config:
     return _merge([])
 
 
-def _merge(sheets: list[Sheet], *, project: str = "") -> Config:
+def _merge(sheets: list[Sheet], *, project: str = "", trusted: tuple[str, ...] = ()) -> Config:
     rows = merge_rows([*load_built_in(), *(sheet.page for sheet in sheets)])
     aliases, model = dict(ALIASES), ""
     for sheet in sheets:
@@ -281,7 +315,17 @@ def _merge(sheets: list[Sheet], *, project: str = "") -> Config:
             _check(place.at("model"), sheet.settings.model, rows=rows, aliases=aliases)
             model = resolve_alias(sheet.settings.model, aliases)
     files = tuple(sheet.page.file for sheet in sheets)
-    return Config(rows, MappingProxyType(aliases), model, files, _merge_policies(sheets), _merge_harnesses(sheets), project)
+    policy, harnesses = _merge_policies(sheets), _merge_harnesses(sheets)
+    servers = _merge_servers(sheets)
+    return Config(rows, MappingProxyType(aliases), model, files, policy, harnesses, project, servers, trusted)
+
+
+def _merge_servers(sheets: list[Sheet]) -> Mapping[str, NamedServer]:
+    """Return the MCP servers by name, as `_merge_harnesses` does."""
+    found: dict[str, NamedServer] = {}
+    for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
+        found |= {name: NamedServer(one, sheet.page.file, not sheet.foreign) for name, one in sheet.settings.mcp.items()}
+    return MappingProxyType(found)
 
 
 def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:

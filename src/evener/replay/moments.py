@@ -14,7 +14,7 @@ ENDLESS = 10**9
 Inbox = ev.Steered | ev.Cancelled | ev.ApprovalDecided
 """What users said to the log."""
 
-Beginning = ev.Opened | ev.Configured | ev.Imported | ev.Prompted | ev.Continued | ev.Resumed
+Beginning = ev.Opened | ev.Configured | ev.Imported | ev.Prompted | ev.Continued | ev.Resumed | ev.Pinned
 """What a driver is given when it begins; only the plan may go on by itself beyond a limit."""
 
 
@@ -27,6 +27,8 @@ class RecordedMoment(msgspec.Struct, frozen=True):
 
 def begins(event: ev.Event | None) -> bool:
     """True if nothing that a driver does leads to this: another one took over here, or the recording ends."""
+    if isinstance(event, ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored):
+        return event.cause == "user"
     return event is None or isinstance(event, Beginning)
 
 

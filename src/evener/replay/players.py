@@ -1,24 +1,28 @@
 """What a driver talks to besides the model, played back: tools, media, hooks, and what people said."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
 from evener.call_context import current_site
+from evener.driver.room import RoomHost
 from evener.errors import EvenerError
 from evener.hooks import Cancel, Hook, HookAnswer, Hooks, Moment
 from evener.loop.state import RunState, Spent
+from evener.model.seam import Askable
 from evener.replay.moments import Inbox
 from evener.replay.tape import Tape
 from evener.store.protocol import Lease, Note
 from evener.tools.call import CallSite, digest_of
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall
+from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "recorded_hooks"]
+__all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "RecordedRoom", "recorded_hooks"]
 
 
 class RecordedCaller:
@@ -28,6 +32,11 @@ class RecordedCaller:
         self._tape = tape
         self._state = state
         self._schemas = {spec.name: spec.schema for spec in specs}
+
+    @property
+    def shares(self) -> bool:
+        """False: the log has the result of each call, in its place."""
+        return False
 
     def digest(self, call: ToolCall) -> str:
         return digest_of(call, self._schemas.get(call.name, ""))
@@ -111,6 +120,30 @@ class RecordedMedia:
     async def inline(self, transcript: Transcript, have: Mapping[str, str], *, remote: bool) -> Transcript:
         del have, remote
         return transcript
+
+
+MadeFirst = ev.Compacted | ev.CompactionFailed | ev.ContextRestored
+
+
+class RecordedRoom:
+    """Makes the same room again: what was taken out of requests, and the summaries."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
+        del called, model
+        while isinstance(event := self._tape.next, MadeFirst) and event.cause != "user":
+            await host.record(event)
+        if isinstance(event, ev.ModelFailed) and event.crowded:
+            await host.record(event)
+            return None
+        after = next(islice(self._tape.ahead(), 1, None), None)
+        return (after,) if isinstance(after, ev.Evicted) and after.cause != "user" else ()
+
+    def answered(self, host: RoomHost, model: Askable, usage: Usage) -> None:
+        """Do nothing: what was learnt is in what was done."""
+        del host, model, usage
 
 
 def recorded_hooks(tape: Tape) -> Hooks:

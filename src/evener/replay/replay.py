@@ -15,19 +15,19 @@ from evener import streaming as st
 from evener.driver import Agent, Driver
 from evener.harness.harness import Harness
 from evener.hooks import Hooks
-from evener.loop.plan import Setup
+from evener.loop.plan import Setup, ToolOffer
 from evener.loop.state import Limits, RunState, apply
 from evener.replay.answers import RecordedModel
 from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, RecordedMoment, begins, moments
 from evener.replay.old_logs import infer_setup
-from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, recorded_hooks
+from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, RecordedRoom, recorded_hooks
 from evener.replay.policy import gate_of, run_around
 from evener.replay.resting import RecordedResting
 from evener.replay.setup import budget_of, setup_of
 from evener.replay.tape import RecordingEnded, Strayed, Tape
 from evener.tools.outputs import OutputShape
-from evener.transcript.ask import ToolSpec
+from evener.transcript.ask import HostedTool, ToolSpec
 
 __all__ = [
     "Replayed",
@@ -42,6 +42,7 @@ class Played(TypedDict):
     caller: RecordedCaller
     hooks: Hooks
     bearings: RecordedResting
+    context: RecordedRoom
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -167,12 +168,19 @@ class _Replay:
         specs = config.tools if config else ()
         setup = setup_of(recorded, config, gate_of(tape, specs, recorded.interrupts, run))
         if agent is None:
-            return Agent(specs=specs, setup=setup, decide_within=recorded.decide_within, **self._play(setup, specs, None))
+            declared: tuple[ToolSpec | HostedTool, ...] = (*specs, *config.hosted) if config else specs
+            return Agent(
+                specs=declared,
+                offered=ToolOffer.of(declared, setup.tools),
+                setup=setup,
+                decide_within=recorded.decide_within,
+                **self._play(setup, specs, None),
+            )
         if agent.setup.models[0] == setup.models[0]:
             setup = agent.setup
         else:  # another model was asked: its chain is played back with the harness's tools and rules
             setup = replace(agent.setup, models=setup.models, fetches=setup.fetches)
-        return replace(agent, setup=setup, **self._play(setup, agent.specs, agent.shape))
+        return replace(agent, setup=setup, **self._play(setup, _functions(agent.specs), agent.shape))
 
     def _play(self, setup: Setup, specs: Iterable[ToolSpec], shape: OutputShape | None) -> Played:
         tape = self._tape
@@ -181,11 +189,22 @@ class _Replay:
             for name, fetches in zip(setup.models, setup.fetches, strict=True)
         )
         caller = RecordedCaller(tape, self._present, specs=specs)
-        return {"models": models, "caller": caller, "hooks": recorded_hooks(tape), "bearings": RecordedResting(tape)}
+        return {
+            "models": models,
+            "caller": caller,
+            "hooks": recorded_hooks(tape),
+            "bearings": RecordedResting(tape),
+            "context": RecordedRoom(tape),
+        }
 
     def _present(self) -> RunState:
         """Return how far the driver has come."""
         return self._state if self._driving is None else self._driving.state
+
+
+def _functions(specs: Iterable[ToolSpec | HostedTool]) -> list[ToolSpec]:
+    """Return the tools that run here."""
+    return [spec for spec in specs if isinstance(spec, ToolSpec)]
 
 
 def _logs(events: tuple[ev.Event, ...], last: str) -> list[str]:

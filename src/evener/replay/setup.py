@@ -20,7 +20,9 @@ def setup_of(recorded: ev.RunSetup, config: ev.Configured | None, gate: Approval
     """Return the plan's setup."""
     models = (config.model, *recorded.fallbacks) if config else recorded.fallbacks or ("",)
     fetches = (*recorded.fetches, *(False for _ in models))[: len(models)]
-    return Setup(models=models, tools=recorded.tools, limits=recorded.limits, fetches=fetches, gate=gate)
+    return Setup(
+        models=models, tools=recorded.tools, limits=recorded.limits, fetches=fetches, gate=gate, shortens=recorded.shortens
+    )  # fmt: skip
 
 
 def budget_of(found: Sequence[RecordedMoment], state: RunState, limits: Limits) -> Budget:

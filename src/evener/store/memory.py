@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from evener.events import VERSION, Event, Opened, Rival, decode_event, encode_event
 from evener.store import protocol, subagent_logs
 from evener.store.integrity.digests import EVERY, RULE, digest_of, link, origin_of
-from evener.store.protocol import Finding, Hits, Lease, Link, Note, Summary, persist
+from evener.store.protocol import Finding, Hits, Lease, Link, Note, Summary, persist, waiting_of
 from evener.store.redaction import Funnel
 from evener.store.search import found_in, parse
 from evener.store.sqlite.catalog import label_of
@@ -426,6 +426,10 @@ class MemoryStore:
             found = [self._summary(kept) for kept in self._logs.values() if not thread or kept.thread == thread]
         return sorted(found, key=lambda summary: summary.changed, reverse=True)
 
+    def clean(self, text: str) -> str:
+        """Return a text as it would be stored: without secrets."""
+        return self._funnel.text(text)
+
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them."""
         kept = self._funnel.blob(bytes(content))
@@ -465,6 +469,10 @@ class MemoryStore:
             if log and not any(log in (name, kept.thread) for name, kept in self._logs.items()):
                 raise protocol.no_log(log)
         return []
+
+    async def waiting(self) -> list[Summary]:
+        """Return the heads of threads whose run waits for a decision. `Thread.approvals` says what for."""
+        return await waiting_of(self)
 
     async def inside(self, thread: str) -> Sequence[str]:
         """Return the threads of agents inside the calls of this one, and inside theirs."""

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from evener.errors import StoreError
-from evener.events import Event, Rival
+from evener.events import Event, Finished, Rival
 from evener.loop.state import RunState, fold
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Log",
     "NoLog",
     "Note",
+    "NoteKeeper",
     "Staging",
     "Store",
     "Summary",
@@ -47,6 +48,7 @@ __all__ = [
     "persist",
     "spoiled_blob",
     "state_of",
+    "waiting_of",
 ]
 
 
@@ -302,6 +304,43 @@ class Folding(Protocol):
     async def state(self, log: str, *, until: int | None = None) -> RunState:
         """Return the state of the log now, or after the event of that number; without a lease."""
         ...
+
+
+@runtime_checkable
+class NoteKeeper(Protocol):
+    """A store that tells which notes were ever said to a log. Another one is not asked."""
+
+    async def has_note(self, log: str, key: str) -> bool:
+        """True if a note of that key was ever said to the log, settled or not."""
+        ...
+
+
+@runtime_checkable
+class Cleaning(Protocol):
+    """A store that tells what a text is without its secrets. Another one is taken to find them in any piece of a text."""
+
+    def clean(self, text: str) -> str:
+        """Return a text as it would be stored: without secrets."""
+        ...
+
+
+async def keep_raw(store: Store, raw: bytes, said: str) -> str:
+    """Keep an answer as it came; return the name of its blob. `said` is all that it says.
+
+    Empty where that holds a secret: a stream splits it into pieces, in which no search would find it.
+    """
+    return await store.put_blob(raw) if not isinstance(store, Cleaning) or store.clean(said) == said else ""
+
+
+async def waiting_of(store: Store) -> list[Summary]:
+    """Return the heads of threads whose run waits for a decision, those that changed last first."""
+    heads = [one for one in await store.logs() if one.head and not one.erased]
+    found = []
+    for one in heads:
+        last = await store.read(one.log, after=max(0, one.events - 1))
+        if not any(isinstance(event, Finished) for event in last) and (await state_of(store, one.log)).phase == "waiting":
+            found.append(one)
+    return sorted(found, key=lambda one: -one.changed)
 
 
 async def state_of(store: Store, log: str, *, until: int | None = None) -> RunState:

@@ -36,7 +36,12 @@ ERASED = "[erased]"
 NO_ARGUMENTS = "{}"
 BLANK = TextBlock(ERASED)
 
-WORDS: dict[type[ev.Event], str] = {ev.MediaFetched: "source", ev.Cancelled: "why", ev.Finished: "detail"}
+WORDS: dict[type[ev.Event], str] = {
+    ev.MediaFetched: "source",
+    ev.Cancelled: "why",
+    ev.Finished: "detail",
+    ev.CompactionFailed: "detail",
+}
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -44,15 +49,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 def blanked(event: ev.Event) -> ev.Event:
     """Return the event without its content."""
     match event:
-        case ev.Opened() | ev.Continued() | ev.CallStarted():
+        case ev.Opened() | ev.Continued() | ev.CallStarted() | ev.Evicted() | ev.ContextRestored() | ev.Pinned():
             return event
         case ev.Resumed():
             return replace(event, results=tuple(map(_result, event.results)))
         case ev.Imported():
             return replace(event, messages=tuple(map(_message, event.messages)))
         case ev.Prompted() | ev.Steered():
-            return _without(replace(event, message=_message(event.message)), "refused")
-        case ev.Configured() | ev.ModelCalled() | ev.Replied() | ev.ModelFailed():
+            return _of_user(event)
+        case ev.Configured() | ev.ModelCalled() | ev.Replied() | ev.ModelFailed() | ev.Compacted():
             return _of_model(event)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _of_approval(event)
@@ -60,7 +65,7 @@ def blanked(event: ev.Event) -> ev.Event:
             return _result(event)
         case ev.CallPaused():
             return replace(event, inner=tuple(map(_inner, event.inner)))
-        case ev.MediaFetched() | ev.Cancelled() | ev.Finished():
+        case ev.MediaFetched() | ev.Cancelled() | ev.Finished() | ev.CompactionFailed():
             return _without(event, WORDS[type(event)])
     assert_never(event)
 
@@ -94,14 +99,19 @@ def _least_events() -> dict[str, ev.Event]:
         ev.MediaFetched(at=0.0, source="", digest=""),
         ev.Cancelled(at=0.0),
         ev.Finished(at=0.0, run="", cause="done"),
+        ev.Evicted(at=0.0, id="", cuts=(), cause="gate"),
+        ev.Compacted(at=0.0, id="", summary=said, until=""),
+        ev.CompactionFailed(at=0.0, detail=""),
+        ev.ContextRestored(at=0.0, id=""),
+        ev.Pinned(at=0.0, message=""),
     )
     return {str(type(event).__struct_config__.tag): event for event in events}
 
 
-def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed) -> ev.Event:
+def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFailed | ev.Compacted) -> ev.Event:
     match event:
         case ev.Configured():
-            return replace(event, system=tuple(BLANK for _ in event.system), tools=tuple(map(_tool, event.tools)))
+            return replace(event, system=tuple(BLANK for _ in event.system), tools=tuple(map(_tool, event.tools)), hosted=())
         case ev.ModelCalled():
             return replace(event, notices=tuple((key, ERASED) for key, _ in event.notices))
         case ev.Replied():
@@ -114,10 +124,18 @@ def _of_model(event: ev.Configured | ev.ModelCalled | ev.Replied | ev.ModelFaile
                 output=f'"{ERASED}"' if event.output else "",
                 ended=ERASED if event.ended else "",
                 held=None,  # what the provider holds is not what the log says any more
+                raw_blob="",
             )
         case ev.ModelFailed():
             return _without(event, "message")
+        case ev.Compacted():
+            return _without(replace(event, summary=_message(event.summary)), "focus")
     assert_never(event)
+
+
+def _of_user(event: ev.Prompted | ev.Steered) -> ev.Event:
+    bare = _without(replace(event, message=_message(event.message)), "refused")
+    return replace(bare, settings=None, metadata="") if isinstance(bare, ev.Prompted) else bare
 
 
 def _of_approval(event: ev.ApprovalAsked | ev.ApprovalDecided) -> ev.Event:

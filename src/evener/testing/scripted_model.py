@@ -9,7 +9,7 @@ import msgspec
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
-from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall
+from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall, check_type
 from evener.transcript.delta import Delta
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
@@ -54,6 +54,8 @@ def says(text: str, *, usage: Usage | None = None) -> Reply:
 
 def calls(*made: ToolCall, text: str = "", usage: Usage | None = None) -> Reply:
     """Return a turn that calls tools, with a text before them if there is one."""
+    for call in made:
+        check_type(call, (ToolCall,), "Each of the calls")
     blocks: tuple[Block, ...] = (*((TextBlock(text),) if text else ()), *made)
     return Reply(blocks, Stop("tools"), usage or Usage(10, 10, 0, 0, 5, 0))
 

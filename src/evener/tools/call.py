@@ -570,7 +570,7 @@ class CallSite(msgspec.Struct, frozen=True):
     """Where a call belongs: its run, its idempotency key, and where its progress goes (call, text, fraction).
 
     `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is called when
-    a call is given up and its tool goes on all the same.
+    a call is given up and its tool goes on all the same. `cancelled` is set when the run is cancelled.
     """
 
     run: str
@@ -578,6 +578,7 @@ class CallSite(msgspec.Struct, frozen=True):
     report: Callable[[str, str, float], None]
     deadline: float | None = None
     leave: Callable[[], None] = lambda: None
+    cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
 
 
 def with_reader(toolbox: Toolbox) -> Toolbox:
@@ -589,6 +590,11 @@ def with_reader(toolbox: Toolbox) -> Toolbox:
 
 class Calling(Protocol):
     """What a driver needs to run calls. `Caller` runs them; `evener.replay` plays back their results."""
+
+    @property
+    def shares(self) -> bool:
+        """True if calls that are the same may share one run."""
+        ...
 
     def digest(self, call: ToolCall) -> str: ...
 
@@ -615,40 +621,38 @@ def _hash(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
-class Caller:
-    """Runs calls of one toolbox. Keeps no state of a run."""
+class Caller(msgspec.Struct, frozen=True):
+    """Runs calls of one toolbox. Keeps no state of a run. Only an empty toolbox needs no `threads`."""
 
-    def __init__(
-        self, toolbox: Toolbox, *, threads: Threads, shelf: Shelf, deps: object = None, scrub: Scrub | None = None
-    ) -> None:
-        self._toolbox = toolbox
-        self._tools = dict(toolbox)
-        self._threads = threads
-        self._shelf = shelf
-        self._deps = deps
-        self._scrub = scrub or unchanged
+    toolbox: Toolbox
+    threads: Threads | None
+    shelf: Shelf
+    deps: object = None
+    scrub: Scrub = unchanged
 
     @property
-    def toolbox(self) -> Toolbox:
-        return self._toolbox
+    def shares(self) -> bool:
+        """True: the first of several equal calls runs for all of them."""
+        return True
 
     def digest(self, call: ToolCall) -> str:
         """Return a digest that is the same for the same tool with the same arguments and the same schema."""
-        tool = self._tools.get(call.name)
+        tool = self.toolbox.get(call.name)
         return digest_of(call, tool.spec.schema if tool else "")
 
     async def run(self, call: ToolCall, site: CallSite) -> CallFinished | CallPaused:
         """Run the call and return its result, whatever the tool does; or that it waits for a decision inside it."""
-        tool = self._tools.get(call.name)
+        tool = self.toolbox.get(call.name)
         began = time.perf_counter()
         if tool is None:
-            return _finish(call, self._toolbox.unknown(call.name), began)
-        here = (asyncio.get_running_loop(), self._shelf)
+            return _finish(call, self.toolbox.unknown(call.name), began)
+        here = (asyncio.get_running_loop(), self.shelf)
         if _current_run.get(None) != here:
             _current_run.set(here)
         context = self._context(call, site)
+        assert self.threads is not None  # there is a tool
         try:
-            envelope = await run_call(tool, call, context=context, threads=self._threads, scrub=self._scrub)
+            envelope = await run_call(tool, call, context=context, threads=self.threads, scrub=self.scrub)
         except asyncio.CancelledError:
             if context.cancelled.outlived:
                 site.leave()
@@ -664,15 +668,17 @@ class Caller:
         spilled = MemoryBlobs()
         envelope = spill(envelope, spilled, limit=limit)
         for name, body in spilled.held.items():
-            envelope = _rename_blob(envelope, name, await self._shelf.put_blob(body))
+            envelope = _rename_blob(envelope, name, await self.shelf.put_blob(body))
         content = tuple([await self._store_media(block) for block in envelope.content])
         return replace(envelope, content=content)
 
     async def verify(self, call: ToolCall, site: CallSite) -> CallFinished | None:
         """Return what the tool's own `verify` says of an interrupted call. None: it did not take effect, and may be run."""
-        tool = self._toolbox.get(call.name)
+        tool = self.toolbox.get(call.name)
         began = time.perf_counter()
-        took = await verify_call(tool, call, context=self._context(call, site), threads=self._threads) if tool else None
+        took = None
+        if tool is not None and self.threads is not None:
+            took = await verify_call(tool, call, context=self._context(call, site), threads=self.threads)
         match took:
             case False:
                 return None
@@ -685,7 +691,7 @@ class Caller:
 
     def give_up(self, call: ToolCall) -> CallFinished:
         """Return the result of a call that was cancelled while it ran."""
-        tool = self._toolbox.get(call.name)
+        tool = self.toolbox.get(call.name)
         if tool is not None and tool.effect != "write":
             return _finish(call, report_failure("Cancelled before it ended."), time.perf_counter())
         text = "Cancelled while it ran: it is not known whether it took effect."
@@ -696,14 +702,15 @@ class Caller:
             site.report(call.id, progress.text, -1.0 if progress.fraction is None else progress.fraction)
 
         return ToolContext(
-            call_id=call.id, deps=self._deps, run_id=site.run, key=site.key, deadline=site.deadline, report=report
-        )
+            call_id=call.id, deps=self.deps, run_id=site.run, key=site.key, deadline=site.deadline, report=report,
+            run_cancelled=site.cancelled,
+        )  # fmt: skip
 
     async def _store_media(self, block: ResultContent) -> ResultContent:
         match block:
             case ImageBlock(source=Inline(text)) | DocumentBlock(source=Inline(text)) if len(text) > LARGE:
                 content = b64decode(text)
-                return replace(block, source=Stored(await self._shelf.put_blob(content), len(content)))
+                return replace(block, source=Stored(await self.shelf.put_blob(content), len(content)))
             case _:
                 return block
 
@@ -749,4 +756,5 @@ def _finish(call: ToolCall, envelope: Envelope, began: float) -> CallFinished:
     return CallFinished(
         at=time.time(), call=call.id, ok=envelope.ok, content=envelope.content, outcome=envelope.outcome, retry=envelope.retry,
         metadata=envelope.meta, seconds=time.perf_counter() - began, spilled=envelope.spilled,
+        keep=envelope.keep, reveals=envelope.reveals,
     )  # fmt: skip

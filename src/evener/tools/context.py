@@ -8,15 +8,21 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "settle"]
+__all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "cancel_run", "cancellation_of", "settle"]
 
-Deps = TypeVar("Deps")
+if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Deps = DefaultTypeVar("Deps", default=object)
+else:
+    Deps = TypeVar("Deps")
 T = TypeVar("T")
 MOST_TEXT = 2_000
 
@@ -77,6 +83,20 @@ class Cancellation:
                 self._waiting = [entry for entry in self._waiting if entry[1] is not future]
 
 
+_RUNS: "WeakValueDictionary[str, Cancellation]" = WeakValueDictionary()
+
+
+def cancellation_of(run: str) -> Cancellation:
+    """Return what is set when a run of this process is cancelled, the same one as long as a holder needs it."""
+    return _RUNS.setdefault(run, Cancellation())
+
+
+def cancel_run(run: str) -> None:
+    """Set it, for what the calls of the run left running."""
+    if (found := _RUNS.get(run)) is not None:
+        found.set()
+
+
 def settle(future: "asyncio.Future[T]", value: T) -> None:
     """Set the result of a future, unless it is done."""
     if not future.done():
@@ -98,7 +118,8 @@ def _drop(_progress: Progress) -> None:
 class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
     """One call of a tool. `key` is the same whenever the same call is repeated: give it to services that know such keys.
 
-    `deadline` is in seconds of `time.monotonic()`, None when there is none. `report` is where `progress` goes.
+    `deadline` is in seconds of `time.monotonic()`, None when there is none. `report` is where `progress` goes. `cancelled` is
+    set when this call is given up; `run_cancelled` when its run is, also after the call: for what a tool left running.
     """
 
     call_id: str
@@ -108,6 +129,7 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=F
     deadline: float | None = None
     cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
     report: Callable[[Progress], None] = _drop
+    run_cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
 
     def progress(self, text: str = "", *, fraction: float | None = None) -> None:
         """Report how far the call is, from any thread. Reports of a cancelled call are dropped."""

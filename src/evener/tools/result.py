@@ -67,10 +67,14 @@ class ModelRetry(Exception):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """A return value with more than content: `metadata` is for the program and never goes to the model."""
+    """A return value with more than content: `metadata` is for the program and never goes to the model.
+
+    `keep`: instructions that must outlive the shortening of a long conversation. They stay as if they were pinned.
+    """
 
     content: object
     metadata: Mapping[str, object] = {}
+    keep: bool = False
 
 
 class Waits(msgspec.Struct, frozen=True):
@@ -85,6 +89,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     `meta` is the JSON text of an object for the program; it does not go to the model. A str as content is one text block.
     `spilled` names the blob with the whole of a shortened text. With `waits` the call has no result yet: a run inside it waits.
+    `keep`: the result is never taken out of requests. `reveals` names hidden tools to declare from now on.
     """
 
     ok: bool
@@ -94,6 +99,8 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     outcome: Outcome = "done"
     spilled: Spilled | None = None
     waits: Waits | None = None
+    keep: bool = False
+    reveals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.ok) is not bool:
@@ -139,7 +146,8 @@ def envelope_of(value: object) -> Envelope:
             case Envelope():
                 return value
             case ToolOutput():
-                return Envelope(True, _content(value.content), json_text(value.metadata, "ToolOutput.metadata"))
+                meta = json_text(value.metadata, "ToolOutput.metadata")
+                return Envelope(True, _content(value.content), meta, keep=value.keep)
         return Envelope(True, _content(value))
     except (BadValue, TypeError, ValueError, OverflowError, RecursionError) as error:
         return report_failure(

@@ -4,13 +4,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from types import MappingProxyType
-from typing import Literal, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from evener.errors import UsageError
 from evener.tools.arguments import ArgumentReader, ReadArguments, converter, unchanged, unenforced_by_types
+from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, report_failure
 from evener.tools.schema import Problem, close_schema, root_schema
 from evener.tools.signature import Callee, Function, check_takes_one, describe, name_of, read_signature
@@ -18,7 +33,22 @@ from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import check_choice, json_object, json_text
 
-__all__ = ["Effect", "Tool", "Toolbox", "tool"]
+__all__ = ["Effect", "FunctionTool", "Tool", "ToolMaker", "ToolOptions", "Toolbox", "tool"]
+
+if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
+    from typing_extensions import ParamSpec as DefaultParamSpec
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Needs = DefaultTypeVar("Needs", contravariant=True, default=Any)
+    Given = DefaultParamSpec("Given", default=...)
+    Returned = DefaultTypeVar("Returned", covariant=True, default=object)
+else:
+    Needs = TypeVar("Needs", contravariant=True)
+    Given = ParamSpec("Given")
+    Returned = TypeVar("Returned", covariant=True)
+D = TypeVar("D")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 Effect = Literal["read", "idempotent", "write"]
 """`read` may be repeated, `idempotent` may be repeated with the same key, `write` is never repeated by us."""
@@ -31,14 +61,16 @@ RETRIES = 2
 OUTPUT_LIMIT = 50_000
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a run needs to know of a tool.
+class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
+    """What a run needs to know of a tool. `Needs` is the type of the dependencies that its function asks for.
 
     `timeout` is in seconds, None for none. `retries` is how often, in one run, the model may be asked to correct its call.
     `sequential` runs the whole batch of calls one by one. `approval` asks before each call. `verify` takes the same
     arguments as the function and says, after a crash, whether a call took effect (True, False, or None: not known).
-    `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `callee` and `verifier` are
-    always derived from the functions.
+    `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `hidden`: the model is not
+    told of it before a result reveals it (`find_tools_tool`); it can be called in any case. `inner` are tools of runs
+    inside its calls: decisions about them are checked against these. `callee` and `verifier` are always derived from the
+    functions.
     """
 
     spec: ToolSpec
@@ -52,6 +84,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     verify: Function | None = None
     metadata: Mapping[str, object] = Empty
     output_limit: int = OUTPUT_LIMIT
+    hidden: bool = False
+    inner: "tuple[Tool, ...]" = ()
     callee: Callee | None = None
     verifier: Callee | None = None
 
@@ -85,6 +119,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         verify: Function | None = None,
         metadata: Mapping[str, object] = Empty,
         output_limit: int = OUTPUT_LIMIT,
+        hidden: bool = False,
     ) -> "Tool":
         """Make a tool whose function takes its arguments as one value: a dict that fits a JSON Schema, or a value of a type.
 
@@ -106,6 +141,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             verify=verify,
             metadata=metadata,
             output_limit=output_limit,
+            hidden=hidden,
         )
 
     @property
@@ -138,35 +174,48 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.arguments.read(raw)
 
 
+class FunctionTool(Tool[Needs], Generic[Needs, Given, Returned], frozen=True, kw_only=True, eq=False):
+    """A tool that was made of a function, and is still called like it."""
+
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        """Call the function itself: no check, no approval, no log."""
+        return cast(Returned, self.function(*args, **kwargs))
+
+
+class ToolOptions(TypedDict, total=False):
+    """The keywords of `tool`."""
+
+    name: str
+    description: str | None
+    effect: Effect
+    sequential: bool
+    timeout: float | None
+    retries: int
+    approval: bool
+    verify: Function | None
+    metadata: Mapping[str, object]
+    output_limit: int
+
+
+class ToolMaker(Protocol):
+    """What `tool(...)` gives without a function: it makes a tool of the function that follows."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D], P], R]
+    ) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> FunctionTool[object, P, R]: ...
+
+
 @overload
 def tool(
-    function: Function,
-    *,
-    name: str = ...,
-    description: str | None = ...,
-    effect: Effect = ...,
-    sequential: bool = ...,
-    timeout: float | None = ...,
-    retries: int = ...,
-    approval: bool = ...,
-    verify: Function | None = ...,
-    metadata: Mapping[str, object] = ...,
-    output_limit: int = ...,
-) -> Tool: ...
+    function: Callable[Concatenate[ToolContext[D], P], R], **options: Unpack[ToolOptions]
+) -> FunctionTool[D, Concatenate[ToolContext[D], P], R]: ...
 @overload
-def tool(
-    *,
-    name: str = ...,
-    description: str | None = ...,
-    effect: Effect = ...,
-    sequential: bool = ...,
-    timeout: float | None = ...,
-    retries: int = ...,
-    approval: bool = ...,
-    verify: Function | None = ...,
-    metadata: Mapping[str, object] = ...,
-    output_limit: int = ...,
-) -> Callable[[Function], Tool]: ...
+def tool(function: Callable[P, R], **options: Unpack[ToolOptions]) -> FunctionTool[object, P, R]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> ToolMaker: ...
 def tool(
     function: Function | None = None,
     *,
@@ -180,16 +229,17 @@ def tool(
     verify: Function | None = None,
     metadata: Mapping[str, object] = Empty,
     output_limit: int = OUTPUT_LIMIT,
-) -> Tool | Callable[[Function], Tool]:
+) -> FunctionTool | ToolMaker:
     """Make a tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
 
-    def make(function: Function) -> Tool:
+    def make(function: Function) -> FunctionTool:
         if not callable(function):
             raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")
         signature = read_signature(function)
         where = f"The tool {name or name_of(function)!r}"
+        _check_words(function, description, where)
         validator = Validator(signature.schema, where=where)
-        return Tool(
+        return FunctionTool(
             spec=ToolSpec(
                 name or name_of(function),
                 describe(function) if description is None else description,
@@ -209,7 +259,14 @@ def tool(
             output_limit=output_limit,
         )
 
-    return make if function is None else make(function)
+    return cast(ToolMaker, make) if function is None else make(function)
+
+
+def _check_words(function: Function, description: str | None, where: str) -> None:
+    """Refuse a description that is there and says nothing: the model would have to guess from the name."""
+    text = function.__doc__ if description is None else description
+    if text is not None and not text.strip():
+        raise UsageError(f"{where} has an empty description. Say in its docstring what it does, and when to call it.")
 
 
 def _read_type(kind: type, where: str) -> tuple[ArgumentReader, str]:

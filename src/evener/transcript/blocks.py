@@ -300,20 +300,28 @@ class DocumentBlock(
 class ReasoningBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker."""
+    """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker.
+
+    `tokens` is the provider's own count of the tokens of all reasoning in the message, on the first block of it; 0 where the
+    provider states none.
+    """
 
     kind: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str = ""
     seal: Seal | None = None
+    tokens: int = 0
 
     def __post_init__(self) -> None:
         check_text(self.text, "ReasoningBlock.text")
         check_type(self.seal, (Seal, type(None)), "ReasoningBlock.seal")
+        if self.tokens != 0:
+            check_number(self.tokens, "ReasoningBlock.tokens", least=0, whole=True)
 
     @property
     def metadata(self) -> dict[str, object]:
-        """The maker's opaque fields, decoded afresh."""
-        return json_object(self.seal.data, "The seal of a reasoning block") if self.seal else {}
+        """The provider's count as `provider_tokens`, and the maker's opaque fields, decoded afresh."""
+        counted: dict[str, object] = {"provider_tokens": self.tokens} if self.tokens else {}
+        return counted | json_object(self.seal.data, "The seal of a reasoning block") if self.seal else counted
 
 
 class ToolCall(

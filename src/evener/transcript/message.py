@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from evener.errors import BadValue
 from evener.transcript.blocks import (
@@ -131,7 +131,18 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             elif type(block) is not ReasoningBlock or block.text:
                 said.append(block)
         blocks = tuple(said) or (TextBlock(""),)
+        if reply.usage.reasoning:
+            blocks = _with_tokens(blocks, reply.usage.reasoning)
         return cls("assistant", blocks, created_at=at or now(), origin=origin, usage=reply.usage)
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """What the provider states about the message: `provider_tokens`, its own counts, and the opaque fields of reasoning."""
+        found: dict[str, object] = {}
+        for block in self.blocks:
+            if type(block) is ReasoningBlock:
+                found |= block.metadata
+        return found if self.usage is None else found | {"provider_tokens": asdict(self.usage)}
 
     @property
     def text(self) -> str:
@@ -150,6 +161,14 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 def _lead_with(reasoning: ReasoningBlock | None, blocks: Iterable[Block]) -> tuple[Block, ...]:
     return (reasoning, *blocks) if reasoning else tuple(blocks)
+
+
+def _with_tokens(blocks: tuple[Block, ...], tokens: int) -> tuple[Block, ...]:
+    """Return the blocks with the provider's count of reasoning tokens on the first reasoning among them."""
+    place = next((place for place, block in enumerate(blocks) if type(block) is ReasoningBlock), None)
+    if place is None:
+        return blocks
+    return (*blocks[:place], replace(blocks[place], tokens=tokens), *blocks[place + 1 :])
 
 
 def _stamp(block: Block, seal: Seal, origin: Origin, binding: str) -> Block:

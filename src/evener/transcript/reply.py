@@ -47,6 +47,11 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         """All tokens in and out."""
         return self.input_total + self.output_total
 
+    @property
+    def hit_rate(self) -> float:
+        """The share of the input that was read from the provider's prompt cache."""
+        return self.cache_read / self.input_total if self.input_total else 0.0
+
 
 StopReason = Literal[
     "done",  # the model finished its turn

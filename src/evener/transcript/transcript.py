@@ -215,14 +215,22 @@ class Transcript:
             return ()
         if here is not None and here.parent is node:
             return (here.message,)
+        found = self.grown_from(node)
+        if found is None:
+            raise BadValue("That node is not on this transcript's path. Ask `extends` first.")
+        return tuple(found)
+
+    def grown_from(self, node: Node | None) -> list[Message] | None:
+        """Return the messages after a node; None if the path does not go through it. Costs as much as there are after it."""
         found: list[Message] = []
-        while here is not None and here is not node:
+        here, depth = self._head, node.depth if node else 0
+        while here is not None and here.depth > depth:
             found.append(here.message)
             here = here.parent
         if here is not node:
-            raise BadValue("That node is not on this transcript's path. Ask `extends` first.")
+            return None
         found.reverse()
-        return tuple(found)
+        return found
 
     def extends(self, node: Node | None) -> bool:
         """True if the path goes through this node. Costs as much as there are messages after it."""

@@ -1,7 +1,7 @@
 """A rate limiter per key, shared by all calls of the process, from any event loop or thread. Fair: first come, first served.
 
 No minute begins more requests, or sends more tokens, than the rate allows. Only the first waiter checks whether it may begin; a
-call that frees room wakes it.
+call that frees room wakes it. Where `share_rates` names tables that several machines use, a call needs room there, too.
 """
 
 import asyncio
@@ -10,12 +10,19 @@ from collections.abc import Callable
 from math import inf
 from threading import Lock
 from time import monotonic
+from typing import Protocol
+from weakref import ref
 
 import msgspec
 
 from evener.errors import BadValue, TimedOut
+from evener.transcript.mint import new_id
 
 WITHIN = 900.0
+LONGEST_LOOK = 1.0
+"""Seconds after which a call that waits for other machines asks again: one of them may have ended earlier."""
+LONGEST_SILENCE = 60.0
+"""Seconds that the tables of all machines have to answer; one that is dead says so earlier."""
 LONGEST_PAUSE = 3600.0
 """Seconds: a provider that asks for more is asked again after this."""
 
@@ -41,11 +48,39 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return Rate(requests_per_minute=requests, tokens_per_minute=tokens, concurrent=concurrent)
 
 
-class Limiter:
-    """Hands out slots. `minute` is in seconds; a test may shorten it."""
+class RateTables(Protocol):
+    """Where all machines count the calls of a key, which its fingerprint names."""
 
-    def __init__(self, rate: Rate, *, minute: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
+    async def admit(self, key: str, *, id: str, tokens: int, rate: Rate, within: float, minute: float = 60.0) -> float:
+        """Begin a call with the key if there is room: 0.0. Else return the seconds after which to ask again."""
+        ...
+
+    def leave(self, id: str) -> None:
+        """End a call. Does not wait."""
+        ...
+
+    def recount(self, id: str, tokens: int) -> None:
+        """Replace the estimate of a call by what it used. Does not wait."""
+        ...
+
+    def pause(self, key: str, seconds: float) -> None:
+        """Begin no call with the key for so many seconds, on any machine. Does not wait."""
+        ...
+
+
+class RateStore(Protocol):
+    """A store whose tables several machines use."""
+
+    @property
+    def cluster(self) -> RateTables: ...
+
+
+class Limiter:
+    """Hands out slots. `minute` is in seconds; a test may shorten it. `key` names the limiter on other machines."""
+
+    def __init__(self, rate: Rate, *, minute: float = 60.0, clock: Callable[[], float] = monotonic, key: str = "") -> None:
         self._rate = rate
+        self._key = key
         self._unlimited = rate == Rate()
         self._minute = minute
         self._clock = clock
@@ -75,6 +110,8 @@ class Limiter:
             until = self._clock() + min(max(seconds, 0.0), LONGEST_PAUSE)
             self._paused_until = max(self._paused_until, until)
             self._wake()
+        if self._key and (tables := _sharing.get()) is not None:
+            tables.pause(self._key, min(max(seconds, 0.0), LONGEST_PAUSE))
 
     def tighten(self, rate: Rate) -> None:
         """Apply the lower of both rates from now on."""
@@ -151,6 +188,9 @@ class Limiter:
         if slot._held:
             slot._held = False
             self._active -= 1
+            if slot._shared is not None:
+                tables, id = slot._shared
+                tables.leave(id)
 
     def _wait(self, tokens: int, now: float) -> float:
         """Return the seconds until the window has room."""
@@ -191,12 +231,15 @@ class Slot(msgspec.Struct, eq=False):
     at: float = 0.0
     counted: bool = False
     _held: bool = False
+    _shared: tuple[RateTables, str] | None = None
 
     def try_enter(self) -> bool:
         """Begin the call if there is room and no other waits; True if it has begun. Without a limit nothing is held."""
         limiter = self._limiter
         if limiter._unlimited and not limiter._paused_until:
             return True
+        if limiter._key and _sharing.get() is not None:
+            return False  # other machines have a say: that takes a moment
         with limiter._lock:
             if limiter._queue or limiter._try_begin(self) is not None:
                 return False
@@ -208,7 +251,40 @@ class Slot(msgspec.Struct, eq=False):
         if not self.try_enter():
             await self._limiter._enter(self, self._within)
             self._held = True
+            await self._enter_shared()
         return self
+
+    async def _enter_shared(self) -> None:
+        """Wait for room among the calls of all machines, if they share the rate."""
+        limiter, tables = self._limiter, _sharing.get()
+        if tables is None or not limiter._key:
+            return
+        id, end = new_id(), limiter._clock() + self._within
+        self._shared = (tables, id)  # from now on: a call that is cancelled here may have been admitted there
+        try:
+            while wait := await self._admit(tables, id, min(end - limiter._clock(), LONGEST_SILENCE)):
+                if limiter._clock() + wait > end:
+                    raise TimedOut(
+                        f"Calls of other machines left no room for a call with this key within {self._within:g} seconds. "
+                        "Raise the rate, make fewer calls at once, or wait longer."
+                    )
+                await asyncio.sleep(min(wait, LONGEST_LOOK))
+        except BaseException:
+            self.leave()
+            raise
+
+    async def _admit(self, tables: RateTables, id: str, patience: float) -> float:
+        limiter = self._limiter
+        try:
+            async with asyncio.timeout(patience):
+                return await tables.admit(
+                    limiter._key, id=id, tokens=self.tokens, rate=limiter._rate, within=self._within, minute=limiter._minute
+                )
+        except TimeoutError:
+            raise TimedOut(
+                f"The store in which all machines count the calls of this key did not answer within {patience:.3g} seconds, "
+                "so the call was not sent. Check the database server, or open the model without a rate."
+            ) from None
 
     def leave(self) -> None:
         """End the call. Idempotent."""
@@ -235,6 +311,9 @@ class Slot(msgspec.Struct, eq=False):
     def settle(self, tokens: int) -> None:
         """Replace the estimate by the number of tokens that the call used."""
         self._limiter._settle(self, tokens)
+        if self._shared is not None:
+            tables, id = self._shared
+            tables.recount(id, tokens)
 
     def _past(self) -> "Slot":
         """Return a copy that stands for the earlier call in the window."""
@@ -274,12 +353,36 @@ LIMITERS: dict[str, Limiter] = {}
 _lock = Lock()
 
 
+class _Sharing:
+    """The store whose tables count the calls of all machines; none at first. It is not kept alive by this."""
+
+    def __init__(self) -> None:
+        self._store: Callable[[], RateStore | None] = lambda: None
+
+    def get(self) -> RateTables | None:
+        store = self._store()
+        return None if store is None else store.cluster
+
+    def begin(self, store: RateStore) -> None:
+        """Let the rates of keys hold across machines from now on, counted in the tables of the store."""
+        self._store = ref(store)
+
+    def end(self, store: RateStore) -> None:
+        """Let them hold in this process only, if it is this store that counted them."""
+        if self._store() is store:
+            self._store = lambda: None
+
+
+_sharing = _Sharing()
+share_rates, unshare_rates = _sharing.begin, _sharing.end
+
+
 def limiter_for(key_fingerprint: str, rate: Rate | None = None) -> Limiter:
     """Return the limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
     with _lock:
         limiter = LIMITERS.get(key_fingerprint)
         if limiter is None:
-            limiter = LIMITERS[key_fingerprint] = Limiter(rate or Rate())
+            limiter = LIMITERS[key_fingerprint] = Limiter(rate or Rate(), key=key_fingerprint)
         elif rate is not None:
             limiter.tighten(rate)
         return limiter

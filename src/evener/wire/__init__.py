@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from evener.wire.codec import Codec, Decoder, Encoded, moved
+from evener.wire.codec import Codec, Decoder, moved
 from evener.wire.quirks import Quirks
-from evener.wire.request import restored
+from evener.wire.request import Encoded, restored
 from evener.wire.stream import Assembler, assemble
 
 __all__ = ["CODECS", "Assembler", "Codec", "Decoder", "Encoded", "Quirks", "assemble", "moved", "restored"]

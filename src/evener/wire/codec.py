@@ -9,52 +9,11 @@ from evener.errors import ProviderError
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta
-from evener.transcript.loss import Loss
 from evener.transcript.reply import Reply
-from evener.wire.prefix import Prefix
 from evener.wire.quirks import Quirks
+from evener.wire.request import Encoded
 
-__all__ = ["Codec", "Decoder", "Encoded", "Frame", "moved"]
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
-
-    `source` is what it was made from, so that it can be reused. `seed` is where the chain over the messages begins.
-    """
-
-    tools: tuple[bytes, ...]
-    system: tuple[bytes, ...]
-    losses: tuple[Loss, ...] = ()
-    source: tuple[object, ...] = ()
-    target: Origin = Origin()
-    seed: bytes = b""
-
-
-class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
-
-    `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will hold the conversation
-    from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of all but the messages;
-    only the wire itself reads it. `resumed`: the provider holds a part of the conversation.
-    """
-
-    path: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-    losses: tuple[Loss, ...]
-    names: tuple[tuple[str, str], ...]
-    frame: Frame
-    fold: Prefix
-    keeps: str = ""
-    fixed: object = None
-    resumed: bool = False
-
-    @property
-    def binding(self) -> str:
-        """The fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the reply's
-        message. Empty when the provider holds a part of it."""
-        return "" if self.resumed else self.fold.tip.hex()
+__all__ = ["Codec", "Decoder", "moved"]
 
 
 class Decoder(Protocol):
@@ -89,7 +48,7 @@ def moved(before: Encoded, after: Encoded) -> tuple[str, ...]:
     found = [name for name, old, new in sections if old != new]
     ours, theirs = before.fold.fragments, after.fold.fragments
     for number, fragment in enumerate(ours):
-        if number >= len(theirs) or theirs[number].data != fragment.data:
+        if number >= len(theirs) or (theirs[number] is not fragment and theirs[number].data != fragment.data):
             found.append(f"messages from {fragment.first!r} on")
             break
     return tuple(found)

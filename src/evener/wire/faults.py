@@ -98,6 +98,7 @@ TOO_LONG = (
     re.compile(r"prompt token count of (\d+) exceeds the limit of (\d+)"),
     re.compile(r"[Pp]lease reduce the length of the messages or completion"),
     re.compile(r"context window exceeds limit"),
+    re.compile(r"\((\d+) tokens\) exceeds the available context size \((\d+) tokens"),
     re.compile(r"exceeds the available context size"),
     re.compile(r"greater than the context length"),
 )

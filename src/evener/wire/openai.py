@@ -37,11 +37,8 @@ def _thinks(ask: Ask, quirks: Quirks) -> bool:
     return not off or bool(quirks.efforts and "off" not in quirks.efforts)
 
 
-def write_output_shape(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Return the format that the answer must have; empty when nothing is asked for, or nothing can be."""
-    output = ask.output
-    if output is None:
-        return {}
+def write_output_shape(output: OutputSchema, quirks: Quirks, losses: list[Loss]) -> Body:
+    """Return the format that the answer must have; empty when none can be asked for."""
     if output.schema and quirks.output_schema:
         name = wire_name(output.name, quirks.name_length)
         if name != output.name:

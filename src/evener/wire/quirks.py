@@ -29,6 +29,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     max_output: int = 0  # tokens; 0 is unknown
     cut_told: bool = True  # an answer that was cut at the limit says so; else its token count tells
     stop_told: bool = True  # an answer says why it stopped; else it is complete after a chunk without choices
+    usual_output: int = 0  # tokens: the limit where the caller gives none; 0 is none
+    usual_temperature: float | None = None  # the same for the temperature
+    usual_system: str = ""  # the system prompt of the command line, where the user gives none
     sampling: Literal["all", "none", "thinking_off"] = "all"
     both_samplers: bool = True  # a temperature and a top_p in one request
     output_schema: bool = True
@@ -40,11 +43,14 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     tools: bool = True
     most_tools: int = 0  # the most a request may offer; 0 is unknown
     tool_encoding: Literal["native", "json_schema", "xml", "react"] = "native"  # how tools reach the model
+    worked_examples: bool = False  # beside calls in the text, show calls that were made: it makes none otherwise
     strict: bool = True
     forced_choice: bool = True
     forced_choice_thinking: bool = True  # also while thinking is on
     parallel_switch: bool = True
     hosted: bool = True  # the provider's own tools and blocks
+    hosted_tools: tuple[str, ...] = ()  # which tools the provider runs, by their types on the wire
+    own_tools: tuple[str, ...] = ()  # which tools of the client the model was trained on, by their types on the wire
     custom_tools: bool = True  # tools that take free text, and namespaces of tools, on the wires that have them
     name_length: int = 64
     id_length: int = 64
@@ -54,6 +60,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     # Media.
     images: bool = True
     image_types: tuple[str, ...] = ()  # media types of images; empty for the wire's own
+    image_bytes: int = 0  # the most that an image may have; 0 is unknown
+    image_side: int = 0  # pixels of its longer side; 0 is unknown
     documents: bool = True
     uploads: bool = True  # media may lie in the provider's own store
     upload_beta: str = "files-api-2025-04-14"  # the beta feature that must be named beside them; empty where none must
@@ -71,11 +79,21 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     prefix_bound: bool = False  # a seal is dead when anything before it has changed
     seal_scope: Literal["wire", "provider", "account", "model"] = "provider"  # who may read a seal back
 
+    counts_reasoning: bool | None = None  # hidden reasoning counts in later prompts; None is as the wire does
+    cuts_prompts: bool = False  # a prompt beyond the server's window is cut without a word
+
     # Caching.
     cache_marks: int = 4  # the most marks a request may carry; 0 where there are none
     cache_ttls: tuple[str, ...] = ()  # lifetimes, the shortest first; empty for the wire's own
     cache_provider: bool = True  # the provider can place marks itself
     cache_key: bool = True
+    diagnosis: Literal["", "message", "response"] = ""  # what a request names to be told why the cache was missed
+
+    # The provider shortens conversations itself.
+    compaction: Literal["", "field", "route"] = ""  # asked for by a field of a request, or at an address of its own
+    compaction_beta: str = "compact-2026-09-04"  # the beta feature that must be named beside it
+    context_edits: Literal["", "edits", "threshold"] = ""  # what a request says for it to be done from then on
+    edit_betas: tuple[str, ...] = ("context-management-2025-06-27", "compact-2026-01-12")
 
     # Server-side state.
     store: bool = True  # the endpoint knows `store`

@@ -1,4 +1,4 @@
-"""What all encoders write around the messages: names, efforts, cache marks, tools, settings, the caller's own fields. Pure."""
+"""A request as it is sent, and what all encoders write around its messages: names, cache marks, tools, settings. Pure."""
 
 import math
 import re
@@ -18,7 +18,6 @@ from evener.transcript.blocks import Origin, TextBlock, ToolCall
 from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
-from evener.wire.codec import Encoded, Frame
 from evener.wire.prefix import Fragment, Prefix, dumps, extend_chain, fields, list_telling_fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields
@@ -28,6 +27,46 @@ FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 LETTERED = re.compile(r"[a-zA-Z_]")
 NINE = re.compile(r"[a-zA-Z0-9]{9}")
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
+
+    `source` is what it was made from, so that it can be reused. `seed` is where the chain over the messages begins.
+    """
+
+    tools: tuple[bytes, ...]
+    system: tuple[bytes, ...]
+    losses: tuple[Loss, ...] = ()
+    source: tuple[object, ...] = ()
+    target: Origin = Origin()
+    seed: bytes = b""
+
+
+class Encoded(msgspec.Struct, frozen=True, gc=False):
+    """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
+
+    `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will hold the conversation
+    from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of all but the messages;
+    only the wire itself reads it. `resumed`: the provider holds a part of the conversation.
+    """
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    losses: tuple[Loss, ...]
+    names: tuple[tuple[str, str], ...]
+    frame: Frame
+    fold: Prefix
+    keeps: str = ""
+    fixed: object = None
+    resumed: bool = False
+
+    @property
+    def binding(self) -> str:
+        """The fingerprint of everything a reply to this request will rest on (cache marks excluded): stamp it on the reply's
+        message. Empty when the provider holds a part of it."""
+        return "" if self.resumed else self.fold.tip.hex()
 
 
 @lru_cache(1024)
@@ -152,6 +191,29 @@ def plan_automatic_marks(ask: Ask) -> Wanted:
     """Return what is wanted where the provider places moving marks itself: those on tools and system prompt stay behind."""
     places = _places_of(*_list_marked(ask))
     return Wanted(0, (), places, off=True, why="the provider caches by itself in this mode; no marks are sent")
+
+
+def plan_own_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str], losses: list[Loss]) -> Wanted:
+    """Return what is wanted where the provider places the moving mark itself: beside it, the caller's own on the messages.
+
+    Where the endpoint has no explicit marks, none are sent at all.
+    """
+    if not quirks.cache_marks:
+        report_lifetime(ask, losses)
+        return plan_automatic_marks(ask)
+    if _places_of(*_list_marked(ask)):
+        losses.append(loss_of("dropped", "cache.mark", "tools and instructions take none; they are cached by themselves"))
+    return Wanted(quirks.cache_marks, quirks.cache_ttls or ttls)
+
+
+def cache_options(ask: Ask, quirks: Quirks, ttls: Sequence[str], losses: list[Loss]) -> dict[str, object]:
+    """Return the field `prompt_cache_options`: how long the mark lasts that the provider places itself."""
+    asked, known = ask.cache.ttl, quirks.cache_ttls or ttls
+    if not quirks.cache_marks or not asked or ask.cache.mode not in ("moving", "provider"):
+        return {}
+    if asked not in known:
+        losses.append(loss_of("degraded", "cache.mark", f"no lifetime {asked!r} here; {known[0]!r} is used", at="ttl"))
+    return {"prompt_cache_options": {"ttl": asked if asked in known else known[0]}}
 
 
 def _list_marked(ask: Ask) -> tuple[dict[int, str], dict[int, str]]:

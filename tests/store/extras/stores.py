@@ -5,18 +5,21 @@ from pathlib import Path
 
 from evener.events import CallFinished, Opened, Prompted, Replied
 from evener.store import MemoryStore, SqliteStore
+from evener.store.postgres import PostgresStore
 from evener.transcript import Message, TextBlock
 from evener.transcript.reply import Stop
 from tests.store.extras.toycipher import ToyCipher
-from tests.store.stores import LEASE, Clock
+from tests.store.stores import LEASE, Clock, new_schema, postgres
 
 KEY = b"a key for tests"
 
-Make = Callable[[Path, Clock], MemoryStore | SqliteStore]
+AnyStore = MemoryStore | SqliteStore | PostgresStore
+Make = Callable[[Path, Clock], AnyStore]
 KINDS: dict[str, Make] = {
     "memory": lambda _, clock: MemoryStore(lease=LEASE, clock=clock),
     "sqlite": lambda folder, clock: SqliteStore(folder / "evener.db", lease=LEASE, clock=clock),
     "sealed": lambda folder, clock: SqliteStore(folder / "sealed.db", lease=LEASE, clock=clock, cipher=ToyCipher(KEY)),
+    "postgres": lambda _, clock: PostgresStore(postgres().address, schema=new_schema(), lease=LEASE, clock=clock),
 }
 
 
@@ -32,7 +35,7 @@ def returned(text: str, at: float = 4.0) -> CallFinished:
     return CallFinished(at=at, call="c", ok=True, content=(TextBlock(text),))
 
 
-async def fork_of(store: MemoryStore | SqliteStore, log: str, seq: int, name: str) -> None:
+async def fork_of(store: AnyStore, log: str, seq: int, name: str) -> None:
     """A new log that goes on after an event of another."""
     link = await store.link(log, seq)
     [summary] = [summary for summary in await store.logs() if summary.log == log]

@@ -11,10 +11,8 @@ from evener.errors import BadValue
 from evener.store import MemoryStore, SqliteStore
 from evener.store.protocol import NoLog
 from evener.store.redaction import UNREADABLE, Funnel
-from tests.store.extras.stores import KINDS, answered, asked, fork_of, returned
+from tests.store.extras.stores import KINDS, AnyStore, answered, asked, fork_of, returned
 from tests.store.stores import Clock, opened, run, said
-
-AnyStore = MemoryStore | SqliteStore
 
 
 @pytest.fixture(params=KINDS)

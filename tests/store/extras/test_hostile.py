@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from evener.errors import BadDocument, StoreError
-from evener.store import MemoryStore, SqliteStore, export_lines, import_lines
+from evener.store import export_lines, import_lines
 from evener.store.integrity.digests import digest_of, link, origin_of
-from tests.store.extras.stores import KINDS, asked, fork_of
+from tests.store.extras.stores import KINDS, AnyStore, asked, fork_of
 from tests.store.stores import Clock, opened, run
-
-AnyStore = MemoryStore | SqliteStore
 
 
 @pytest.fixture(params=KINDS)

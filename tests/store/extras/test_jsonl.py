@@ -20,10 +20,8 @@ from evener.store.redaction import Funnel
 from evener.store.transfer.jsonl import export_lines, file_lines, import_lines
 from evener.store.transfer.lines import MOST_BYTES
 from tests.store.extras.samples import EVENTS
-from tests.store.extras.stores import KINDS, answered, asked, fork_of, leftovers, returned
+from tests.store.extras.stores import KINDS, AnyStore, answered, asked, fork_of, leftovers, returned
 from tests.store.stores import Clock, opened, run, said
-
-AnyStore = MemoryStore | SqliteStore
 
 
 @pytest.fixture(params=KINDS)

@@ -12,10 +12,9 @@ from evener.events import ApprovalAsked, CallPaused, Continued, Event, Finished,
 from evener.store import MemoryStore, SqliteStore
 from evener.store.protocol import Erased
 from evener.store.retention import Spared, Sweep, keep
-from tests.store.extras.stores import KINDS, answered, asked, fork_of, leftovers
+from tests.store.extras.stores import KINDS, AnyStore, answered, asked, fork_of, leftovers
 from tests.store.stores import LEASE, Clock, opened, run, said
 
-AnyStore = MemoryStore | SqliteStore
 DAY = 86_400.0
 ASKED = ApprovalAsked(at=5.0, id="a", interrupt="tool", questions=(Question("c", "d"),))
 PAUSED = Finished(at=6.0, run="r", cause="approval")

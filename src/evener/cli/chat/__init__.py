@@ -13,8 +13,16 @@ import msgspec
 
 from evener.cli.chat.linemode import LineChat
 from evener.cli.chat.session import Session
-from evener.cli.commands.run import RunOptions, load_tools, same_words
+from evener.cli.commands.run import (
+    RunOptions,
+    default_prompt,
+    guard_tools,
+    load_tools,
+    same_words,
+    usual_system,
+)
 from evener.cli.names import find_log
+from evener.cli.outside import Outside, load_outside
 from evener.cli.stores import open_store
 from evener.errors import UsageError
 from evener.events import Configured
@@ -37,59 +45,72 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     system: str = ""
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    skills: bool = False
+    agents_md: bool = False
     harness: str = ""
     store: str = ""
     thread: str = ""
     last: bool = False
     max_cost: str = ""
+    verbose: bool = False
 
 
 def run(options: ChatOptions) -> int:
     """Chat; return the exit code."""
     if options.last and options.thread:
         raise UsageError("-c continues the last conversation, -r the one that is named. Give one of them.")
-    if options.harness and (options.tools or options.system or options.store):
+    own = (options.tools, options.system, options.store, options.mcp, options.skills, options.agents_md)
+    if options.harness and any(own):
         raise UsageError("A harness brings its own tools, system prompt and store. Leave out --harness to set them here.")
     return asyncio.run(_chat(options))
 
 
 async def _chat(options: ChatOptions) -> int:
-    harness, thread, branch = await _open(options)
-    words = same_words(RunOptions(harness=options.harness, tools=options.tools, store=options.store), deciding=True)
+    outside = load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
+    harness, thread, branch = await _open(options, outside)
+    same = RunOptions(
+        harness=options.harness, tools=options.tools, mcp=options.mcp, skills=options.skills, store=options.store
+    )  # fmt: skip
     try:
-        chosen = bool(options.model)
-        session = Session(harness, thread=thread, branch=branch, max_cost=options.max_cost, again=words, chosen=chosen)
+        session = Session(
+            harness, thread=thread, branch=branch, max_cost=options.max_cost, again=same_words(same, deciding=True),
+            chosen=bool(options.model), outside=outside, verbose=options.verbose,
+        )  # fmt: skip
         return await (_run_app(session) if _is_terminal() else LineChat(session).run())
     finally:
         await harness.aclose()
 
 
-async def _open(options: ChatOptions) -> tuple[Harness, str, str]:
+async def _open(options: ChatOptions, outside: Outside) -> tuple[Harness, str, str]:
     """Return the harness, and the thread and branch to continue; both are empty for a new conversation."""
     if options.harness:
         found = find_harness(options.harness)
         harness = found.with_model(options.model) if options.model else found
         return harness, *await _find_thread(harness.store, options, {harness.name})
     if not (options.thread or options.last):
-        return _make_harness(options, options.store or None), "", ""
+        return _make_harness(options, outside, options.store or None), "", ""
     store = open_store(options.store, make=True)
     try:
         thread, branch = await _find_thread(store, options, OURS)
         config = (await state_of(store, branch or await store.head(thread))).config or Configured(at=0.0, model="")
-        return _make_harness(options, store, model=config.model, system=config.system), thread, branch
+        return _make_harness(options, outside, store, model=config.model, system=config.system), thread, branch
     except BaseException:
         await store.aclose()
         raise
 
 
 def _make_harness(
-    options: ChatOptions, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()
+    options: ChatOptions, outside: Outside, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()
 ) -> Harness:
     """Return what the options describe; `model` and `system` come from the log, for options that are not given."""
+    small = usual_system(options.model or model)
+    usual = default_prompt(options.tools) or small or None
     return Harness(
         options.model or model,
-        tools=load_tools(options.tools),
-        system=options.system or system or None,
+        tools=guard_tools([*load_tools(options.tools), *outside.tools]),
+        system=system if system and not options.system else outside.extend(options.system or usual),
+        page_output=not small,
         store=store,
         name="chat",
         policy=load_config(environ=os.environ).policy,

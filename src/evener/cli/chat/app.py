@@ -20,13 +20,14 @@ from evener.cli.chat.history import History
 from evener.cli.chat.keys import Offers, bind_keys
 from evener.cli.chat.overheard import Overheard
 from evener.cli.chat.prompt import PROMPT, PromptView
-from evener.cli.chat.question import UserQuestion
+from evener.cli.chat.question import Picker, UserQuestion
 from evener.cli.chat.run_view import RunView
 from evener.cli.chat.runs import ChatRuns
 from evener.cli.chat.screen import Screen, ScreenLine
 from evener.cli.chat.session import Session
 from evener.cli.terminal import clean, flatten
 from evener.errors import EvenerError
+from evener.transcript.blocks import Block
 
 __all__ = ["App"]
 
@@ -41,7 +42,8 @@ class App:
         self._overheard = Overheard()
         self._screen = Screen(terminal, colour=colour)
         self._history = history
-        offers = Offers(commands=tuple(COMMANDS), models=model_names, folder=session.folder)
+        commands = (*COMMANDS, *(f"/skill:{name}" for name in session.outside.skills))
+        offers = Offers(commands=commands, models=model_names, folder=session.folder)
         self._prompt = PromptView(self, self._screen, history=history, completer=offers, keys=bind_keys(self), vi=vi)
         self._line, self._app = self._prompt.buffer, self._prompt.app
         self._answer = RunView(self._screen, session.tally)
@@ -63,7 +65,9 @@ class App:
         self.tell(*await self.session.recap())
         self._overheard.begin()
         try:
-            return await self._app.run_async(set_exception_handler=False)
+            with self._app.input.raw_mode():
+                self._prompt.take_typeahead()
+                return await self._app.run_async(set_exception_handler=False)
         except EOFError:
             return LEFT
         finally:
@@ -127,6 +131,28 @@ class App:
         finally:
             self._prompt.fill(before)
 
+    async def say(self, blocks: Sequence[Block]) -> None:
+        await self._turns.say(blocks)
+
+    async def pick(self, question: str, items: Sequence[str]) -> int | None:
+        before = self._line.text
+        self._prompt.fill("")
+        try:
+            chosen = await self._ask(Picker(question, items))
+        finally:
+            self._prompt.fill(before)
+        return int(chosen) if chosen else None
+
+    def expand(self) -> None:
+        self._answer.expand()
+        self._app.invalidate()
+
+    def move(self, by: int) -> bool:
+        if not isinstance(self._question, Picker):
+            return False
+        self._question.move(by)
+        return True
+
     async def _ask(self, question: UserQuestion) -> str:
         self._question = question
         self._answer.close()
@@ -146,7 +172,7 @@ class App:
     def asking(self) -> bool:
         return self._question is not None and bool(self._question.letters) and not self._line.text
 
-    def pick(self, letters: str) -> bool:
+    def answer(self, letters: str) -> bool:
         return self._question is not None and self._question.choose(letters)
 
     def paste(self, text: str) -> None:
@@ -161,6 +187,10 @@ class App:
     def send(self) -> None:
         question = self._question
         draft = self._prompt.pastes.draft(self._line.text)
+        if isinstance(question, Picker):
+            question.filter(draft.text)
+            question.take()
+            return
         if question is not None and not question.letters:
             question.give(draft.text, empty=True)
             return
@@ -257,7 +287,7 @@ class App:
             self._screen.say(*_echo(self._queue.pop(0)))
             await perform(self, *command)
             return
-        attached = attach(self._take(), folder=self.session.folder)
+        attached = attach(self._take(), folder=self.session.folder, skills=self.session.outside.skills)
         self.tell(*attached.remarks)
         await self._turns.say(attached.blocks)
 
@@ -272,7 +302,7 @@ class App:
     def _steer(self) -> None:
         """Send the queue to the model with its next request. Only while its calls run: then there will be a next request."""
         if self._queue and _command(self._queue[0]) is None:
-            attached = attach(self._take(), folder=self.session.folder)
+            attached = attach(self._take(), folder=self.session.folder, skills=self.session.outside.skills)
             self.tell(*attached.remarks)
             self._begin(self._guard(self.session.thread.steer(attached.blocks)))
 
@@ -302,6 +332,9 @@ class App:
         return self._answer.tail
 
     def beside(self) -> StyleAndTextTuples:
+        if isinstance(self._question, Picker):
+            self._question.filter(self._line.text)
+            return [("", "\n".join(clean(row) for row in self._question.rows))]
         activity = self._answer.activity if self._busy else ""
         queued = (f"queued: {flatten(draft.shown)}" for draft in self._queue)
         return [("dim", "\n".join(row for row in (activity, *queued) if row))]

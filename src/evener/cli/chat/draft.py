@@ -1,4 +1,4 @@
-"""Turns a draft into a message: `@path` attaches a text file or an image. File sizes are bounded.
+"""Turns a draft into a message: `@path` attaches a text file or an image, `$name` a skill. File sizes are bounded.
 
 An `@` inside a folded paste attaches nothing.
 """
@@ -6,15 +6,21 @@ An `@` inside a folded paste attaches nothing.
 import base64
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from evener.cli.prompt import MOST, image_type
 from evener.cli.terminal import clean
+from evener.errors import UsageError
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
+
+if TYPE_CHECKING:
+    from evener.skills import Skill
 
 __all__ = [
     "Attached",
@@ -90,6 +96,7 @@ class Pastes:
 
 
 NAMED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"]+))')
+USED = re.compile(r"(?:^|(?<=\s))(\$|/skill:)(\w[\w-]*)")
 LONGEST = 200_000
 """Characters of a text file; the rest is cut, with a remark."""
 IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -102,10 +109,17 @@ class Attached(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def attach(draft: Draft, *, folder: Path) -> Attached:
-    """Return the text of the draft, followed by its files. An `@word` that is no file stays text."""
+def attach(draft: Draft, *, folder: Path, skills: Mapping[str, "Skill"] = MappingProxyType({})) -> Attached:
+    """Return the text of the draft, followed by its files and skills. An `@word` that is no file stays text, and so does a
+    `$word` that is no skill; a `/skill:word` must be one.
+    """
     blocks: list[Block] = []
     remarks: list[str] = []
+    for skill in _find_skills(draft, skills):
+        from evener.skills import skill_text
+
+        blocks.append(TextBlock(skill_text(skill)))
+        remarks.append(f"Attached the skill {skill.name}.")
     for name in _find_names(draft, folder):
         block, remark = _read(name, folder)
         remarks += [remark] if remark else []
@@ -134,6 +148,17 @@ def _find_names(draft: Draft, folder: Path) -> Iterator[str]:
     typed = (part for part in draft.parts if isinstance(part, str))
     names = (hit[1] or hit[2] for part in typed for hit in NAMED.finditer(part))
     yield from dict.fromkeys(name if _is_file(folder / name) else name.rstrip(",.;:!?)") or name for name in names)
+
+
+def _find_skills(draft: Draft, skills: "Mapping[str, Skill]") -> "Iterator[Skill]":
+    """Yield each skill that the draft names, once."""
+    typed = (part for part in draft.parts if isinstance(part, str))
+    for sign, name in dict.fromkeys((hit[1], hit[2]) for part in typed for hit in USED.finditer(part)):
+        if name in skills:
+            yield skills[name]
+        elif sign != "$":
+            known = ", ".join(sorted(skills)) or "none; start the chat with --skills"
+            raise UsageError(f"There is no skill {name!r}. Known are {known}.")
 
 
 def _is_file(path: Path) -> bool:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-COMMAND = re.compile(r"\s*(/[a-z]*)$")
+COMMAND = re.compile(r"\s*(/[a-z]*(?::[\w-]*)?)$")
 MODEL = re.compile(r"\s*/model\s+(\S*)$")
 FILE = re.compile(r'(?:^|\s)(@(?:"([^"]*)|([^\s"]*)))$')
 MOST = 200
@@ -99,7 +99,9 @@ class KeyTarget(Protocol):
     def redraw(self) -> None: ...
     def paste(self, text: str) -> None: ...
     def fold(self) -> None: ...
-    def pick(self, letters: str) -> bool: ...
+    def expand(self) -> None: ...
+    def move(self, by: int) -> bool: ...
+    def answer(self, letters: str) -> bool: ...
 
 
 def bind_keys(front: KeyTarget) -> KeyBindings:
@@ -109,7 +111,7 @@ def bind_keys(front: KeyTarget) -> KeyBindings:
     _bind_writing(keys, front)
     _bind_moving(keys)
     _bind_history(keys, front)
-    acts = {"c-c": front.clear, "<sigint>": front.clear, "c-z": front.suspend, "c-l": front.redraw}
+    acts = {"c-c": front.clear, "<sigint>": front.clear, "c-z": front.suspend, "c-l": front.redraw, "c-o": front.expand}
     for name, act in acts.items():
         keys.add(name, filter=~is_searching)(lambda _event, act=act: act())
     return keys
@@ -120,7 +122,7 @@ def _bind_letters(keys: KeyBindings, front: KeyTarget) -> None:
 
     def pick(event: KeyPressEvent) -> None:
         ahead = (press.data for press in event.key_processor.input_queue)
-        if not front.pick(event.data + "".join(data for data in ahead if len(data) == 1 and data.isprintable())):
+        if not front.answer(event.data + "".join(data for data in ahead if len(data) == 1 and data.isprintable())):
             event.current_buffer.insert_text(event.data)
 
     for letter in string.ascii_letters:
@@ -196,14 +198,16 @@ def _bind_history(keys: KeyBindings, front: KeyTarget) -> None:
     @keys.add("up", filter=~is_searching)
     @keys.add("c-p", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.auto_up()
-        front.fold()
+        if not front.move(-1):
+            event.current_buffer.auto_up()
+            front.fold()
 
     @keys.add("down", filter=~is_searching)
     @keys.add("c-n", filter=~is_searching)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.auto_down()
-        front.fold()
+        if not front.move(1):
+            event.current_buffer.auto_down()
+            front.fold()
 
     left: list[int] = []
 

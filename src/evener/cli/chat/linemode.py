@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evener import streaming as st
 from evener.cli.activity import Activity
@@ -14,6 +14,7 @@ from evener.cli.chat.runs import ChatRuns
 from evener.cli.chat.session import Session
 from evener.cli.terminal import clean, say
 from evener.errors import EvenerError
+from evener.transcript.blocks import Block
 
 __all__ = ["LineChat"]
 
@@ -50,10 +51,9 @@ class LineChat:
             if command is not None:
                 await perform(self, *command)
                 return
-            attached = attach(Draft((text,)), folder=self.session.folder)
+            attached = attach(Draft((text,)), folder=self.session.folder, skills=self.session.outside.skills)
             self.tell(*attached.remarks)
-            await self._turns.say(attached.blocks)
-            self._failed |= self._turns.failed
+            await self.say(attached.blocks)
         except EvenerError as error:
             self.fail(error, "")
 
@@ -75,6 +75,10 @@ class LineChat:
         self._failed = True
         self.tell(f"evener: {error}", *([advice] if advice else []))
 
+    async def say(self, blocks: Sequence[Block]) -> None:
+        await self._turns.say(blocks)
+        self._failed |= self._turns.failed
+
     async def go_on(self) -> None:
         await self._turns.go_on()
 
@@ -87,6 +91,13 @@ class LineChat:
             self.tell(f"There is no terminal to ask on: {UNASKED.get(otherwise, otherwise)}.")
             return otherwise
         return await choose_by_line(self._lines.next, question, choices) or otherwise
+
+    async def pick(self, question: str, items: Sequence[str]) -> int | None:
+        """List the items by number, and take one; without a terminal only list them."""
+        self.tell(*(f"{number}  {item}" for number, item in enumerate(items, 1)))
+        answer = await self._lines.next(question) if sys.stdin.isatty() else None
+        chosen = int(answer) if answer and answer.strip().isdecimal() else 0
+        return chosen - 1 if 0 < chosen <= len(items) else None
 
     async def line(self, question: str, text: str) -> str:  # noqa: ARG002 - a line without an editor begins empty
         if not sys.stdin.isatty():

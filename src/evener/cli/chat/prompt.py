@@ -3,9 +3,11 @@
 Lays them out for prompt_toolkit, which draws them. Their content comes from `PromptRows`.
 """
 
+import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
+from select import select
 from typing import Protocol
 
 from prompt_toolkit import layout as ui
@@ -17,8 +19,11 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_to_text
 from prompt_toolkit.history import History
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import AfterInput, Processor, TabsProcessor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
@@ -112,6 +117,17 @@ class PromptView:
     def _begin(self, app: Application[int]) -> None:
         self._rows.settle()
         self._screen.begin(app)
+
+    def take_typeahead(self) -> None:
+        """Keep the keys that were pressed before the terminal was ours: it has made Enter a newline in them."""
+        descriptor, typed = self.app.input.fileno(), b""
+        while select([descriptor], [], [], 0)[0] and (read := os.read(descriptor, 4096)):
+            typed += read
+        keys: list[KeyPress] = []
+        parser = Vt100Parser(keys.append)
+        parser.feed(typed.replace(b"\n", b"\r").decode(errors="replace"))
+        parser.flush()
+        store_typeahead(self.app.input, keys)
 
     def fill(self, text: str) -> None:
         """Set the text of the line, with the cursor at its end."""

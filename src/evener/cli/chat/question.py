@@ -1,9 +1,9 @@
-"""One question in the chat on a terminal: answered by a key, or by a line. Draws nothing."""
+"""One question in the chat on a terminal: answered by a key, by a line, or from a list. Draws nothing."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-__all__ = ["PAUSE", "UserQuestion"]
+__all__ = ["PAUSE", "Picker", "UserQuestion"]
 
 PAUSE = 0.5
 """Seconds without a key press before a key answers: keys typed ahead or pressed twice must not decide what was not read."""
@@ -54,3 +54,44 @@ class UserQuestion:
         """Answer it, once."""
         if not self.answer.done() and (answer or empty):
             self.answer.set_result(answer)
+
+
+ROWS = 8
+"""Rows of a list that are shown at once."""
+
+
+class Picker(UserQuestion):
+    """A list to choose from: arrow keys move, what is typed filters, Enter takes. The answer is the number of the item."""
+
+    def __init__(self, text: str, items: Sequence[str]) -> None:
+        super().__init__(text)
+        self._items = tuple(items)
+        self._found = list(range(len(items)))
+        self._at = 0
+
+    def filter(self, typed: str) -> None:
+        """Keep the items that contain all the words."""
+        words = typed.lower().split()
+        found = [number for number, item in enumerate(self._items) if all(word in item.lower() for word in words)]
+        if found != self._found:
+            self._found, self._at = found, 0
+
+    def move(self, by: int) -> None:
+        """Move to another item; from the last one to the first."""
+        self._at = (self._at + by) % len(self._found) if self._found else 0
+
+    def take(self) -> None:
+        """Answer with the item that is marked, if there is one."""
+        if self._found:
+            self.give(str(self._found[self._at]))
+
+    @property
+    def rows(self) -> list[str]:
+        """The items around the marked one, one row each."""
+        begin = max(0, min(self._at - ROWS // 2, len(self._found) - ROWS))
+        shown = [
+            f"{'>' if place == self._at else ' '} {self._items[number]}"
+            for place, number in list(enumerate(self._found))[begin : begin + ROWS]
+        ]
+        left = len(self._found) - len(shown)
+        return [*shown, *([f"  {left} more"] if left else [])] or ["  nothing matches"]

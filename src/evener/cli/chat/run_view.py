@@ -1,5 +1,6 @@
 """Shows a run on the screen: turns its events into parts, and its progress into a row. Keeps nothing that the run needs."""
 
+from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -7,10 +8,12 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from rich.text import Text
 
 from evener import streaming as st
-from evener.cli.activity import LONGEST, PERIOD, RunProgress, remark_on
+from evener.cli.activity import LONGEST, PERIOD, RunProgress, remark_on, result_text
+from evener.cli.approvals import quote
 from evener.cli.chat.screen import Screen, ScreenLine
 from evener.cli.chat.session import Tally
-from evener.cli.terminal import clean, flatten
+from evener.cli.terminal import clean, count, flatten
+from evener.toolset.todo import STEPS
 
 if TYPE_CHECKING:
     from evener.cli.chat.markdown import Markdown
@@ -20,7 +23,11 @@ __all__ = [
 ]
 
 
+SHORT = 160
+"""Characters of a result that are shown at once."""
 FRAMES = "\u280b\u2819\u2839\u2838\u283c\u2834\u2826\u2827\u2807\u280f"
+EXPANDED = 200
+"""Rows of one result that Ctrl-O shows, and as many results."""
 SHARE = 4
 """The growing part is redrawn after this many times the time that its last drawing took."""
 
@@ -36,6 +43,7 @@ class RunView:
         self._until = 0.0
         self._thinking = 0.0
         self._progress = RunProgress()
+        self._calls: deque[st.ToolFinished] = deque(maxlen=EXPANDED)
         self.is_acting = False
         """True if a call was shown since the last request. Its output is shown only then: it may be read before its event."""
 
@@ -79,17 +87,46 @@ class RunView:
                 self._tally.turn(usage)
             case st.Retracted(why=why, wished=wished):
                 self._take_back(why, wished=wished)
-            case st.ToolStarted(call=call):
-                self.is_acting = True
+            case st.ToolStarted() | st.ToolFinished():
+                self._show_call(event)
+            case st.RunStarted(resumed=False):
+                self._calls.clear()
+            case st.RetryScheduled() | st.NoticeGiven():
                 self._close()
-                text = f"{clean(call.name)} {flatten(call.raw, LONGEST)}"
-                self._screen.say(ScreenLine(text, "dim", first="\u2192 ", lead="  ", mark="cyan"))
-            case st.RetryScheduled():
-                self._close()
-                self._screen.say(ScreenLine(remark_on(event), "yellow"))
+                self._screen.say(ScreenLine(remark_on(event), "dim" if isinstance(event, st.NoticeGiven) else "yellow"))
             case _:
-                if remark := remark_on(event):
-                    self._screen.say(ScreenLine(remark, "dim" if isinstance(event, st.NoticeGiven) else "yellow"))
+                pass
+
+    def _show_call(self, event: st.ToolStarted | st.ToolFinished) -> None:
+        """Show a call, then the beginning of its result, or what failed and why."""
+        if isinstance(event, st.ToolStarted):
+            self.is_acting = True
+            self._close()
+            text = f"{clean(event.call.name)} {flatten(event.call.raw, LONGEST)}"
+            self._screen.say(ScreenLine(text, "dim", first="\u2192 ", lead="  ", mark="cyan"))
+            return
+        self._calls.append(event)
+        if not event.result.ok:
+            self._screen.say(ScreenLine(remark_on(event), "red", first="  ", lead="  "))
+            return
+        first, *more = clean(result_text(event.result)).strip().split("\n")
+        if event.call.name == STEPS:  # the list is for the user, too
+            self._screen.say(*(ScreenLine(flatten(line, SHORT), first="    ", lead="    ") for line in (first, *more)))
+            return
+        left = f" (+{count(len(more), 'line')}, Ctrl-O)" if more else ""
+        self._screen.say(ScreenLine(f"{flatten(first, SHORT)}{left}", "dim", first="  = ", lead="    "))
+
+    def expand(self) -> None:
+        """Show the calls of the last run in full: arguments and results."""
+        if not self._calls:
+            self._screen.say(ScreenLine("There are no calls to expand.", "dim"))
+        for event in self._calls:
+            call, result = event.call, event.result
+            state = f"{result.outcome}, {result.seconds:.1f} s"
+            self._screen.say(ScreenLine(f"{clean(call.name)} ({state})", "bold", first="\u2192 ", lead="  ", mark="cyan"))
+            rows = [*quote(call.raw), "  =", *quote(result_text(result))]
+            left = [f"  ... {count(len(rows) - EXPANDED, 'line')} more"] if len(rows) > EXPANDED else []
+            self._screen.say(*(ScreenLine(row, "" if result.ok else "red") for row in (*rows[:EXPANDED], *left)))
 
     def close(self) -> None:
         """End what is shown of a run."""

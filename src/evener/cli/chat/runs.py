@@ -9,7 +9,8 @@ from typing import Protocol
 from evener import streaming as st
 from evener.cli.approvals import Asker, ask_decisions, read_answers, user_name
 from evener.cli.chat.session import Session
-from evener.errors import AuthFailed, EvenerError, ModelNotFound
+from evener.cli.printers import is_noise
+from evener.errors import AuthFailed, EvenerError, ModelNotFound, UsageError
 from evener.harness import RunStream
 from evener.result import RunResult
 from evener.transcript.blocks import Block
@@ -100,7 +101,7 @@ class ChatRuns:
 
     def _conclude(self, result: RunResult) -> None:
         """Show what the events did not: losses, and why the run stopped."""
-        lost = self._session.new_losses(result.losses)
+        lost = self._session.new_losses([one for one in result.losses if self._session.verbose or not is_noise(one)])
         if lost:
             self._stage.tell(*(f"loss: {line}" for line in lost))
         if result.ok:
@@ -117,4 +118,6 @@ def _advice(error: EvenerError, session: Session) -> str:
         return f"Store another key with: evener keys set {provider}. Then /continue, or switch with /model."
     if isinstance(error, ModelNotFound):
         return "Use /model to switch to another one."
+    if isinstance(error, UsageError):
+        return ""  # nothing was begun
     return "/continue retries; /model switches to another model." if session.thread.id else ""

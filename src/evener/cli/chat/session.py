@@ -11,20 +11,23 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.cli.approvals import describe, is_decided, read_answer
 from evener.cli.commands.run import parse_dollars
-from evener.cli.commands.show import format_cost
-from evener.cli.commands.store import write_export
-from evener.cli.commands.threads import tree_lines
-from evener.cli.terminal import count
+from evener.cli.commands.stored.context import draw_context
+from evener.cli.commands.stored.show import format_cost
+from evener.cli.commands.stored.store import write_export
+from evener.cli.commands.stored.threads import is_subagent, tree_lines
+from evener.cli.glance import WORDS, format_age, glance
+from evener.cli.outside import NOTHING, Outside
+from evener.cli.terminal import count, flatten
 from evener.errors import BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.branches import before_turns
 from evener.harness.opening import NOT_RESUMABLE
 from evener.loop.state import Limits, RunState, Spent
 from evener.model import Model, open_model
-from evener.model.endpoint import prepare_request
+from evener.model.stream import prepare_request
 from evener.result import RunResult, approvals_of
 from evener.store.memory import MemoryStore
-from evener.store.sqlite.store import SqliteStore
+from evener.store.transfer.jsonl import Portable
 from evener.transcript.blocks import Block, ToolResult
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
@@ -129,12 +132,15 @@ def _percent(part: int, whole: int) -> str:
 
 
 TALLEST, WIDEST = 6, 200
+RETOLD, LISTED = 4, 50
+"""Exchanges that are shown of a conversation that goes on, and conversations to choose from."""
 
 
 class Session:
     """One chat, in a new thread or on a branch of one. `max_cost` is in US dollars, for the whole chat.
 
-    `again` are the words that give another chat the same harness and store. `chosen`: the user named the model.
+    `again` are the words that give another chat the same harness and store. `chosen`: the user named the model. `outside` has
+    the servers and skills that the user can name.
     """
 
     def __init__(
@@ -147,7 +153,10 @@ class Session:
         again: Sequence[str] = (),
         chosen: bool = False,
         folder: Path | None = None,
+        outside: Outside = NOTHING,
+        verbose: bool = False,
     ) -> None:
+        self.outside = outside
         self._harness = harness
         self._allowed = _parse_cost(max_cost)
         self._thread = harness.thread(thread, branch=branch, limits=self._limits(Decimal(0)))
@@ -155,6 +164,7 @@ class Session:
         self._chosen = chosen
         self._known: set[tuple[str, str, str]] = set()
         self.folder = folder or Path.cwd()
+        self.verbose = verbose
         self.tally = Tally()
         self._measure()
 
@@ -181,10 +191,7 @@ class Session:
             return []
         state = await self._thread.state()
         messages = state.transcript.messages
-        asked = next((one.text for one in reversed(messages) if _is_prompt(one) and one.text), "")
-        answer = next((one.text for one in reversed(messages) if one.role == "assistant" and one.text), "")
-        earlier = count(len(messages), "earlier message")
-        made = [f"Resuming ({earlier}).", *_cut(f"> {asked}" if asked else ""), *_cut(answer)]
+        made = [f"Resuming ({count(len(messages), 'earlier message')}).", *_retell(messages)]
         if not _is_over(state):
             made += await self._describe_unfinished(state)
         return made
@@ -258,6 +265,30 @@ class Session:
         self._measure()
         return self.new_losses(losses)
 
+    async def describe_context(self) -> list[str]:
+        """Return how full the window is, one line each."""
+        return list(draw_context(await self._thread.context()))
+
+    async def compact(self, focus: str) -> str:
+        """Let a summary stand for the older messages; return what came of it in a sentence."""
+        if not self._thread.id:
+            raise UsageError("There is nothing to compact yet.")
+        made = await self._thread.compact(focus)
+        await self.add_usage(None)
+        if made is None:
+            return "There is nothing to compact: the newest exchange and what you said stay as they are."
+        if isinstance(made, ev.CompactionFailed):
+            return f"Nothing was changed: {made.detail}"
+        self.tally.forget_context()
+        return f"Compacted: about {made.saved:,} of {made.tokens:,} tokens less. /context undo takes it back."
+
+    async def restore_context(self) -> bool:
+        """Undo the newest eviction or compaction. False if there is none."""
+        if not self._thread.id or not await self._thread.restore_context():
+            return False
+        self.tally.forget_context()
+        return True
+
     async def undo(self) -> str:
         """Undo the last exchange: continue from before it, on a new branch. Return the text of its prompt."""
         said = [event for event in await self._events() if isinstance(event, ev.Prompted) and not event.refused]
@@ -266,6 +297,39 @@ class Session:
         await self._thread.rollback()
         self.tally.forget_context()
         return said[-1].message.text
+
+    def begin_anew(self) -> None:
+        """Leave this conversation for a new one, which is empty."""
+        self._thread = self._harness.thread(limits=self._limits(self.tally.spent.cost))
+        self.tally.forget_context()
+
+    async def list_threads(self, words: str) -> list[tuple[str, str]]:
+        """Return the other conversations of the store, the newest first: id, and a line about it. `words` filter them."""
+        store, found = self._harness.store, list[tuple[str, str]]()
+        logs = [one for one in await store.logs() if one.head and not one.erased and not is_subagent(one)]
+        for log in [one for one in logs if one.log != self._thread.log][:LISTED]:
+            seen = await glance(store, log)
+            line = f"{log.log[:8]}  {format_age(log.changed).rjust(7)}  {WORDS[seen.condition]}  {log.title or seen.prompt}"
+            if log.log.startswith(words) or all(word.lower() in line.lower() for word in words.split()):
+                found.append((log.log, flatten(line, WIDEST)))
+        return found
+
+    async def go_to(self, log: str) -> None:
+        """Leave this conversation for another one of the store."""
+        self._thread = self._harness.thread(log, limits=self._limits(self.tally.spent.cost))
+        await self._thread.state()
+        self.tally.forget_context()
+
+    async def restore(self, runs: int = 1) -> list[str]:
+        """Bring back the files that the last runs changed; return a line for each. What was changed since is kept."""
+        from evener.toolset.changes import read_change, restore
+        from evener.toolset.folder import RootFolder
+
+        events = await self._events()
+        begins = [number for number, event in enumerate(events) if isinstance(event, ev.Prompted)][-runs:][:1]
+        finished = [event for event in events[sum(begins) :] if isinstance(event, ev.CallFinished)]
+        changes = [change for event in finished if (change := read_change(event.metadata))]
+        return restore(RootFolder(self.folder), changes)
 
     async def fork(self, turns: int = 0) -> None:
         """Continue on a new branch, from here or without the last `turns` exchanges. The old branch stays as it is."""
@@ -289,7 +353,7 @@ class Session:
         if not await self._events():
             raise UsageError("There is nothing to export yet.")
         store = self._harness.store
-        if not isinstance(store, SqliteStore | MemoryStore):
+        if not isinstance(store, Portable):
             raise UsageError("Threads of this kind of store cannot be exported here.")
         path = self.folder / os.path.expanduser(name or f"{self._thread.log[:8]}.jsonl")
         await write_export(store, self._thread.log, path)
@@ -351,6 +415,19 @@ def _key(loss: Loss) -> tuple[str, str, str]:
 
 def _is_prompt(message: Message) -> bool:
     return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
+
+
+def _retell(messages: Sequence[Message]) -> list[str]:
+    """Return the last exchanges: each prompt with what followed it, and nothing else, until the next one."""
+    begins = [number for number, one in enumerate(messages) if _is_prompt(one) and one.text]
+    shown = begins[-RETOLD:]
+    made = [f"... {count(len(begins) - len(shown), 'earlier exchange')}"] if len(begins) > len(shown) else []
+    for begin, end in zip(shown, [*shown[1:], len(messages)], strict=True):
+        made += _cut(f"> {messages[begin].text}")
+        said = [one for one in messages[begin + 1 : end] if one.role == "assistant"]
+        made += [f"\u2192 {flatten(call.name)} {flatten(call.raw, WIDEST)}" for one in said for call in one.calls]
+        made += _cut("\n".join(one.text for one in said if one.text)) or ["(no answer)"]
+    return made
 
 
 def _is_over(state: RunState) -> bool:

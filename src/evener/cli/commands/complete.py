@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from evener.cli.printers import print_losses
 from evener.cli.prompt import make_conversation, output_schema, split_words
 from evener.cli.terminal import CleanOutput, clean, print_bytes, print_json, say
 from evener.errors import BadValue
@@ -52,6 +53,7 @@ class CompleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     timeout: float | None = None
     refuse_losses: tuple[str, ...] = ()
+    verbose: bool = False
     form: Form = "text"
 
 
@@ -69,11 +71,12 @@ def run(options: CompleteOptions) -> int:
         temperature=options.temperature,
         refuse_losses=options.refuse_losses,
     )
-    transcript = make_conversation(prompt, system=options.system, images=options.images)
+    system = options.system or model.endpoint.facts.quirks.usual_system
+    transcript = make_conversation(prompt, system=system, images=options.images)
     ask = model.ask(transcript, output=output_schema(options.schema))
     _announce(model)
     answer = asyncio.run(_ask(model, ask, options.form))
-    return _print(answer, options.form, structured=ask.output is not None)
+    return _print(answer, options.form, structured=ask.output is not None, verbose=options.verbose)
 
 
 def _announce(model: Model) -> None:
@@ -121,7 +124,7 @@ async def _show(stream: Stream) -> None:
         output.end()
 
 
-def _print(answer: Answer, form: Form, *, structured: bool) -> int:
+def _print(answer: Answer, form: Form, *, structured: bool, verbose: bool) -> int:
     """Print what was not printed while it arrived; return the exit code."""
     if form == "raw":
         _print_raw(answer.raw or b"")
@@ -132,8 +135,7 @@ def _print(answer: Answer, form: Form, *, structured: bool) -> int:
     elif output is not None:
         print_bytes(output)
     if form == "text":
-        for loss in answer.losses:
-            say(f"loss: {loss}")
+        print_losses(answer.losses, verbose=verbose)
         remark = REMARKS.get(answer.reply.stop.reason)
         if remark:
             say(f"evener: {remark}")

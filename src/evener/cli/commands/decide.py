@@ -6,12 +6,12 @@ The decision is stored beside the log. It takes effect when the run is resumed, 
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
 
-from evener.cli.approvals import describe, is_decided, parse_arguments, quote, read_answer, user_name
+from evener.cli.approvals import ASK_USER, describe, is_decided, parse_arguments, quote, read_answer, user_name
 from evener.cli.commands import run as running
 from evener.cli.names import find_log
 from evener.cli.terminal import escape, say
@@ -43,11 +43,14 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     why: str = ""
     edit: str = ""
+    answers: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     result: str | None = None
     show: bool = False
     resume: bool = False
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    skills: bool = False
     harness: str = ""
     store: str = ""
     model: str = ""
@@ -59,6 +62,8 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
         return running.RunOptions(
             harness=self.harness,
             tools=self.tools,
+            mcp=self.mcp,
+            skills=self.skills,
             store=self.store,
             model=self.model,
             system=self.system,
@@ -144,9 +149,10 @@ def _make_decisions(options: DecideOptions, waiting: Mapping[str, Approval]) -> 
     if options.verdict == "reject":
         return _make_rejections(options, waiting)
     arguments = _parse_edit(options.edit) if options.edit else None
+    answered = _answer(options.answers, {key: one for key, one in waiting.items() if key in chosen}) if options.answers else {}
     by = user_name()
     return {
-        key: Decision("allow", options.why, arguments, one.digest, by)
+        key: Decision("allow", options.why, answered.get(key, arguments), one.digest, by)
         if key in chosen
         else Decision("reject", options.why or OTHERS, digest=one.digest, by=by)
         for key, one in waiting.items()
@@ -168,6 +174,16 @@ def _make_rejections(options: DecideOptions, waiting: Mapping[str, Approval]) ->
     return {
         key: Decision("reject", options.why, digest=one.digest, by=by, result=options.result if key in named else None)
         for key, one in waiting.items()
+    }
+
+
+def _answer(answers: Sequence[str], chosen: Mapping[str, Approval]) -> dict[str, dict[str, object]]:
+    """Return the arguments of each question with its answer."""
+    asked = {key: one.call for key, one in chosen.items() if one.call is not None and one.call.name == ASK_USER}
+    if len(asked) != len(answers):
+        raise UsageError(f"--answer was given {len(answers)} times, and {len(asked)} questions wait. Give one answer for each.")
+    return {
+        key: {**_parse_edit(call.raw), "answer": answer} for (key, call), answer in zip(asked.items(), answers, strict=True)
     }
 
 

@@ -230,8 +230,12 @@ PATIENCE = Deadlines(connect=4.0, idle=4.0, total=6.0)
 COLOURS: Mapping[State, Style] = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
-def run(*, offline: bool, as_json: bool) -> int:
-    """Run all checks and print the findings; return 1 if something that is configured is broken."""
+def run(*, offline: bool, as_json: bool, thread: str = "", store: str = "") -> int:
+    """Run all checks and print the findings; return 1 if something that is configured is broken. Or check one thread."""
+    if thread:
+        from evener.cli.reports.lint import run as lint_thread
+
+        return lint_thread(thread, store=store, as_json=as_json)
     environ = os.environ
     found, config = config_findings(environ)
     found = [*version_findings(), *found, *key_findings(config, environ), *local_findings(config)]

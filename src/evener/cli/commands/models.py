@@ -1,13 +1,14 @@
-"""`evener models`: lists providers, their capabilities, and whether a key is set. Prints where a key is, never the key."""
+"""`evener models`: lists models, or providers with capabilities and keys. Prints where a key is, never the key."""
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from evener.cli.terminal import print_json, print_table
+from evener.cli.terminal import print_json, print_table, say
 from evener.providers.config import Config, load_config
 from evener.providers.keys import find_key, key_file
 from evener.providers.rows import LOCAL, Provider
@@ -16,10 +17,13 @@ from evener.wire.quirks import Quirks
 __all__ = [
     "Capabilities",
     "KeyState",
+    "KnownModel",
     "ModelEntry",
     "capabilities",
     "entries",
+    "find_models",
     "is_local",
+    "known_models",
     "run",
 ]
 
@@ -74,10 +78,22 @@ class ModelEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     models: tuple[ModelFacts, ...] = ()
 
 
-def run(provider: str, *, as_json: bool) -> int:
-    """Print all providers, or one of them."""
+class KnownModel(msgspec.Struct, frozen=True):
+    """One model that can be named. `ready`: it needs no key, or has one. `window` and `output` are in tokens; 0 is unknown."""
+
+    name: str
+    ready: bool
+    window: int
+    output: int
+    alias: str = ""
+
+
+def run(words: tuple[str, ...], provider: str, *, providers: bool, as_json: bool) -> int:
+    """Print the models, all providers, or one of them."""
     environ = os.environ
     config = load_config(environ=environ)
+    if not provider and not providers:
+        return _list_models(config, words, as_json=as_json)
     found = entries(config, environ=environ, file=key_file(environ))
     if provider:
         name = config.rows.provider(provider).name
@@ -94,6 +110,49 @@ def run(provider: str, *, as_json: bool) -> int:
 def entries(config: Config, *, environ: Mapping[str, str], file: Path | None) -> list[ModelEntry]:
     """Return all providers, in the order of the files."""
     return [_entry(row, environ=environ, file=file) for row in config.rows.providers]
+
+
+def known_models(config: Config) -> list[str]:
+    """Return the names of all models that are known; those that can be used at once come first."""
+    return [one.name for one in find_models(config)]
+
+
+def find_models(config: Config) -> list[KnownModel]:
+    """Return the models of the aliases, of this machine, and of the price list (extra `prices`), those with a key first."""
+    from evener.local.weights import BUNDLES
+    from evener.observe.cost import listed_models
+
+    environ, file = os.environ, key_file(os.environ)
+    aliases = {target: alias for alias, target in sorted(config.aliases.items())}
+    names = [*aliases, *(f"{LOCAL}:{name}" for name in BUNDLES)]
+    names += [f"{row.name}:{name}" for row in config.rows.providers for name in listed_models(row.name, row.wire)]
+    ready = {row.name: row.keyless or find_key(row, environ=environ, file=file) is not None for row in config.rows.providers}
+    found = []
+    for name in dict.fromkeys(names):
+        provider, _, model = name.partition(":")
+        if provider in ready:
+            facts = config.rows.facts(provider, model)
+            found.append(KnownModel(name, ready[provider], facts.window, facts.quirks.max_output, aliases.get(name, "")))
+    return sorted(found, key=lambda one: not one.ready)
+
+
+def _list_models(config: Config, words: tuple[str, ...], *, as_json: bool) -> int:
+    known = find_models(config)
+    found = [one for one in known if all(word.lower() in f"{one.name} {one.alias}".lower() for word in words)]
+    shown = found if words or as_json else [one for one in found if one.ready or one.alias]
+    if as_json:
+        print_json(shown)
+        return 0
+    lines = [[one.name, one.alias, *map(_format_count, (one.window, one.output)), KEYS[one.ready]] for one in shown]
+    print_table(["MODEL", "ALIAS", "WINDOW", "OUTPUT", "KEY"], lines, styles={KEYS[True]: "green", KEYS[False]: "yellow"})
+    sys.stdout.flush()  # a reader that has gone ends the command here
+    if len(shown) < len(found):
+        say(f"{len(found) - len(shown)} more of providers without a key: evener models WORD finds them.")
+    say("Any other model of a provider can be named as provider:model; `evener models --providers` lists the providers.")
+    return 0
+
+
+KEYS = {True: "ready", False: "no key"}
 
 
 def is_local(row: Provider) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
@@ -28,24 +29,29 @@ from evener.cli.approvals import (
     user_name,
 )
 from evener.cli.names import find_log
+from evener.cli.outside import load_outside
 from evener.cli.printers import Form, Printer, TextPrinter, make_printer
 from evener.cli.prompt import make_conversation, output_schema
 from evener.cli.terminal import say
-from evener.errors import ApprovalStale, BadValue, UsageError
+from evener.errors import ApprovalStale, BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.finding import find_harness
 from evener.loop.state import Limits
 from evener.model.seam import Askable
 from evener.providers.config import load_config
+from evener.providers.rows import parse_model
 from evener.result import RunResult
 from evener.store.protocol import NoLog, Store
 from evener.tools.tool import Tool
+from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import TextBlock
 from evener.transcript.message import Message
 
 __all__ = [
     "RunOptions",
     "check_harness_alone",
+    "default_prompt",
+    "guard_tools",
     "load_tools",
     "make_harness",
     "make_limits",
@@ -53,7 +59,10 @@ __all__ = [
     "run",
     "run_thread",
     "same_words",
+    "split_references",
 ]
+
+AnyTool = Tool | Callable[..., object] | HostedTool
 
 
 INTERRUPTED = 130
@@ -68,6 +77,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     images: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    skills: bool = False
+    agents_md: bool = False
     thread: str = ""
     resume: str = ""
     store: str = ""
@@ -78,6 +90,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     approval: ApprovalMode = "ask"
     refuse_losses: tuple[str, ...] = ()
     force: bool = False
+    verbose: bool = False
     form: Form = "text"
 
     @property
@@ -105,7 +118,7 @@ async def run_thread(thread: Thread, options: RunOptions, prompt: Message | None
     """Send the prompt, or resume if there is none, and show the run until it stops; return the exit code."""
     stream = thread.resume_stream(force=options.force) if prompt is None else thread.stream(prompt)
     interrupts = Interrupts()
-    printer = make_printer(options.form, structured=bool(options.schema))
+    printer = make_printer(options.form, structured=bool(options.schema), verbose=options.verbose)
     try:
         first = await _show(stream, printer, interrupts)
         result = await _decide(thread, first, options.approval, printer=printer, interrupts=interrupts, store=store)
@@ -115,7 +128,7 @@ async def run_thread(thread: Thread, options: RunOptions, prompt: Message | None
     except BaseException as error:
         printer.close()
         if thread.id and not isinstance(error, NoLog):
-            _say_how_to_resume(options, thread.id, "The run failed.")
+            error.add_note(_tell_how_to_resume(options, thread.id))
         raise
     printer.result(result)
     if result.ok:
@@ -176,10 +189,13 @@ LOST = "The run is lost, because --store memory ends with this command."
 
 
 def _say_how_to_resume(options: RunOptions, thread: str, what: str) -> None:
+    say(f"evener: {what} {_tell_how_to_resume(options, thread)}")
+
+
+def _tell_how_to_resume(options: RunOptions, thread: str) -> str:
     if options.is_in_memory:
-        say(f"evener: {what} {LOST}")
-    else:
-        say(f"evener: {what} The log is kept. Resume with: {shlex.join(['evener', 'resume', *same_words(options), thread])}")
+        return LOST
+    return f"The log is kept. Resume with: {shlex.join(['evener', 'resume', *same_words(options), thread])}"
 
 
 def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[str, str]) -> None:
@@ -202,18 +218,24 @@ def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[
 
 def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
     """Return the words that make the same harness in another process. The log has its model and its system prompt."""
-    words = [("--harness", options.harness), *(("--tools", tools) for tools in options.tools), ("--store", options.store)]
+    words = [
+        ("--harness", options.harness),
+        *(("--tools", tools) for tools in options.tools),
+        *(("--mcp", one) for one in options.mcp),
+        ("--store", options.store),
+    ]
     if not deciding:
         words = [("--schema", options.schema), *words, ("--refuse-losses", ",".join(options.refuse_losses))]
-    return [part for option, value in words if value for part in (option, value)]
+    flags = ["--skills"] if options.skills else []
+    return [*flags, *(part for option, value in words if value for part in (option, value))]
 
 
 def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
     """Refuse options that a harness brings itself; `model`: its model, too."""
     own = {
         "model": options.model if model else "",
-        "tools": options.tools,
-        "system prompt": options.system,
+        "tools": options.tools or options.mcp or options.skills,
+        "system prompt": options.system or options.agents_md,
         "schema": options.schema,
         "store": options.store,
         "losses to refuse": options.refuse_losses,
@@ -223,31 +245,92 @@ def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
 
 
 def make_harness(
-    options: RunOptions, *, model: Askable | None = None, store: Store | None = None, system: Sequence[TextBlock] = ()
+    options: RunOptions,
+    *,
+    model: Askable | None = None,
+    store: Store | None = None,
+    system: Sequence[TextBlock] = (),
+    root: str = "",
 ) -> Harness:
     """Return the harness that the options describe, with the configured policy; or the one that they name, with its own.
 
-    `store` and `system` are used where the options give none.
+    `store` and `system` are used where the options give none. `root` is where tool sets work; the working directory if empty.
     """
     if options.harness:
         check_harness_alone(options, model=True)
         return find_harness(options.harness)
     schema = output_schema(options.schema)
+    outside = load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
+    small = usual_system(options.model)
+    usual = default_prompt(options.tools) or small or None
     return Harness(
         model or options.model,
         output=schema.schema if schema else None,
         policy=load_config(environ=os.environ).policy,
-        tools=load_tools(options.tools),
-        system=options.system or system or None,
+        tools=guard_tools([*load_tools(options.tools, root=root), *outside.tools]),
+        system=outside.extend(options.system or usual) if options.system or not system else system,
+        page_output=not small,
         store=store or options.store or None,
         name="run",
         refuse_losses=options.refuse_losses,
     )
 
 
-def load_tools(references: Iterable[str]) -> list[Tool | Callable[..., object]]:
-    """Return the tools of all references, each `module:name` of a tool, a function, or a list of them."""
-    return [tool for reference in references for tool in _load(reference)]
+def usual_system(model: str) -> str:
+    """Return the system prompt that the row of a tiny model asks for: told nothing it writes stories. Empty for others.
+
+    A tool that pages through output confuses such a model, too.
+    """
+    config = load_config(environ=os.environ)
+    try:
+        chosen = parse_model(model or config.model, rows=config.rows, aliases=config.aliases)
+    except EvenerError:
+        return ""  # what is wrong with the name is said where the model is opened
+    return config.rows.facts(chosen.provider, chosen.model).quirks.usual_system
+
+
+def load_tools(references: Iterable[str], *, root: str = "") -> list[AnyTool]:
+    """Return the tools of all references: names of tool sets, or `module:name` of a tool, a function, or a list of them.
+
+    Several stand in one reference with commas between them. All sets share one root, by default the working directory, and
+    one fence.
+    """
+    own, sets = split_references(references)
+    found: list[AnyTool] = [tool for reference in own for tool in _load(reference)]
+    if sets:
+        from evener.toolset.hosted import NAMED, hosted_named
+        from evener.toolset.sets import tools_named
+
+        here = tools_named([name for name in sets if name not in NAMED], root=root or os.getcwd())
+        found = [*here, *hosted_named(name for name in sets if name in NAMED), *found]
+    return found
+
+
+def guard_tools(tools: Sequence[AnyTool]) -> Sequence[AnyTool]:
+    """Return the tools of a run; those that could send the user's data out, beside text of others, ask first."""
+    if not any(isinstance(one, Tool) and "label" in one.metadata for one in tools):
+        return tools
+    from evener.tools.tool import tool
+    from evener.toolset.labels import guard_mixing
+
+    hosted = [one for one in tools if isinstance(one, HostedTool)]
+    made = (one if isinstance(one, Tool) else tool(one) for one in tools if not isinstance(one, HostedTool))
+    return [*guard_mixing(made, hosted), *hosted]
+
+
+def split_references(references: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the references to code, and the names of tool sets."""
+    parts = [part.strip() for reference in references for part in reference.split(",") if part.strip()]
+    return [part for part in parts if ":" in part], [part for part in parts if ":" not in part]
+
+
+def default_prompt(references: Iterable[str]) -> str | None:
+    """Return the system prompt for an agent that works on files, if its tools are among those asked for."""
+    if "files" not in split_references(references)[1]:
+        return None
+    from evener.toolset.sets import FILE_AGENT
+
+    return FILE_AGENT
 
 
 def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
@@ -255,16 +338,29 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     module, _, name = reference.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        found: object = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
+        loaded = import_module(module) if module else None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
+        raise UsageError(f"Cannot load tools from {reference!r}: {_blame(error)}. Mend the module, then try again.") from error
     finally:
         sys.path.remove(os.getcwd())
+    if not hasattr(loaded, name):
+        raise UsageError(f"Cannot load tools from {reference!r}: it has no {name!r}. Write --tools module:name.")
+    found: object = getattr(loaded, name)
     if isinstance(found, Tool) or callable(found):
         return (found,)
     if isinstance(found, list | tuple):
         return found
     raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
+
+
+def _blame(error: Exception) -> str:
+    """Return an error of the user's own module, with the file and line where it happened."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    last = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")][-1]
+    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"
 
 
 def make_limits(options: RunOptions, harness: Harness) -> Limits | None:

@@ -94,7 +94,8 @@ def put(connection: "sqlite3.Connection", number: int, *, seq: int, chain: bytes
     if found == (seq, chain):
         return None
     connection.execute(
-        "INSERT OR REPLACE INTO checkpoints (log, seq, chain, at) SELECT number, ?, ?, changed FROM logs WHERE number = ?",
+        "INSERT INTO checkpoints (log, seq, chain, at) SELECT number, ?, ?, changed FROM logs WHERE number = ?"
+        " ON CONFLICT (log) DO UPDATE SET seq = excluded.seq, chain = excluded.chain, at = excluded.at",
         (seq, chain, number),
     )
     (log,) = connection.execute("SELECT log FROM logs WHERE number = ?", (number,)).fetchone()

@@ -44,20 +44,20 @@ NAME = re.compile("[0-9a-f]{64}")
 def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) -> Iterator[Finding]:
     """Check heads, inboxes and erased logs: of these logs, or of all."""
     heads = connection.execute(
-        "SELECT h.thread, h.log FROM heads h LEFT JOIN logs l ON l.log = h.log WHERE l.thread IS NOT h.thread"
+        "SELECT h.thread, h.log FROM heads h LEFT JOIN logs l ON l.log = h.log WHERE l.thread IS NULL OR l.thread <> h.thread"
     )
     for thread, head in heads if numbers is None else ():
         yield Finding(thread, 0, f"The thread stands on {head!r}, which is not one of its logs.")
     settled = connection.execute(
         "SELECT l.number, l.log, i.number FROM inbox i JOIN logs l ON l.number = i.log"
-        " WHERE i.settled < 0 OR i.settled > l.length OR typeof(i.settled) != 'integer'"
+        " WHERE i.settled < 0 OR i.settled > l.length OR i.settled <> CAST(i.settled AS INTEGER)"
     )
     for number, log, note in settled:
         if numbers is None or number in numbers:
             yield Finding(log, 0, f"Note {note} is said to be settled by an event that is not there.")
     gone = connection.execute(
         "SELECT l.number, l.log, min(e.seq) FROM logs l JOIN events e ON e.log = l.number"
-        " WHERE l.erased IS NOT NULL AND e.erased IS NULL GROUP BY l.number"
+        " WHERE l.erased IS NOT NULL AND e.erased IS NULL GROUP BY l.number, l.log"
     )
     for number, log, seq in gone:
         if numbers is None or number in numbers:
@@ -94,12 +94,18 @@ def media_in(event: ev.Event) -> Iterator[str]:
             yield event.digest
         case ev.Prompted() | ev.Steered() | ev.Replied():
             yield from _in_message(event.message)
+            yield from raw_in(event)
         case ev.Imported():
             for message in event.messages:
                 yield from _in_message(message)
         case ev.CallFinished():
             yield from _in_blocks(event.content)
             yield from spilled_in(event)
+
+
+def raw_in(event: ev.Event) -> tuple[str, ...]:
+    """Return the name of the blob with an answer as it came from the provider, if it was kept."""
+    return (event.raw_blob,) if isinstance(event, ev.Replied) and event.raw_blob else ()
 
 
 def spilled_in(event: ev.Event) -> Iterator[str]:
@@ -140,6 +146,8 @@ def _in_blocks(blocks: Collection[object]) -> Iterator[str]:
             case ImageBlock(source=Stored(digest=digest)) | DocumentBlock(source=Stored(digest=digest)):
                 yield digest
 
+
+FileCheck = Callable[["sqlite3.Connection"], Iterator[Finding]]
 
 MOST_FAULTS = 20
 LOG = "number, log, base, length, head, thread, harness, began, changed, parent, parent_seq, parent_hash"
@@ -212,13 +220,19 @@ class LogVerifier(msgspec.Struct, frozen=True):
     relied: set[str]
 
 
-def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Redaction) -> list[Finding]:
-    """Find what is wrong with a log and those before it on its path, with a thread, or with everything."""
+def verify(
+    connection: "sqlite3.Connection", log: str, told: Told, guard: Redaction, file: FileCheck | None = None
+) -> list[Finding]:
+    """Find what is wrong with a log and those before it on its path, with a thread, or with everything.
+
+    `file` finds what is wrong with the tables as such; without one, SQLite is asked about its file.
+    """
+    file = file or _file
     witness = Witness(told, store_id(connection))
     places = _list_wanted(connection, log)
     found: list[Finding] = []
     if not log:
-        found += [*_safely("", _file(connection)), *_absent(places, witness), *_safely("", shelves(connection, None, guard))]
+        found += [*_safely("", file(connection)), *_absent(places, witness), *_safely("", shelves(connection, None, guard))]
     found += _safely("", around(connection, {place.number for place in places} if log else None))
     found += _safely("", labels(connection, {place.thread for place in places}, guard))
     found += [Finding("", 0, what, damage=False) for what in _doubts(connection, places, told, witness)]
@@ -231,13 +245,13 @@ def verify(connection: "sqlite3.Connection", log: str, told: Told, guard: Redact
 
 
 def _safely(log: str, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings, as far as SQLite can read that part of its file."""
+    """Yield the findings, as far as the database can read that part."""
     try:
         yield from findings
     except EvenerError:
         raise
     except Exception as error:
-        yield Finding(log, 0, f"SQLite cannot read all of it ({type(error).__name__}: {error}).")
+        yield Finding(log, 0, f"The database cannot read all of it ({type(error).__name__}: {error}).")
 
 
 def _list_wanted(connection: "sqlite3.Connection", log: str) -> list[LogPlace]:
@@ -331,12 +345,14 @@ def _event(place: LogPlace, row: VerifiedRow, before: bytes, check: LogVerifier)
 
 
 def _relies(told: Callable[..., Finding], event: Event, check: LogVerifier) -> Iterator[Finding]:
-    """Yield the blobs that the event relies on and that are not there. Without its blob, the output of a call is lost."""
+    """Yield the blobs that the event relies on and that are not there. Without its blob, the output of a call or
+    a raw answer is lost.
+    """
     names = set(media_in(event))
     check.relied.update(names)
-    spilled = set(spilled_in(event))
+    lost = {*spilled_in(event), *raw_in(event)}
     for digest in sorted(names - check.shelf.among(names)):
-        yield told(f"It relies on the blob {digest!r}, which is not in the store.", damage=digest in spilled)
+        yield told(f"It relies on the blob {digest!r}, which is not in the store.", damage=digest in lost)
 
 
 def _place_of(row: VerifiedRow) -> dict[str, Any]:

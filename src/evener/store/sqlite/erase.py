@@ -5,7 +5,7 @@ The blobs that only erased events name go with them. To know that, every other e
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,9 @@ DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 EVENT = (
     "e.id, l.log, l.number, e.seq, e.version, e.at, e.kind, e.digest, e.payload FROM events e JOIN logs l ON l.number = e.log"
 )
+
+
+Forget = Callable[["sqlite3.Connection", Iterable[int]], None]
 
 
 class EraseTarget(msgspec.Struct, frozen=True):
@@ -86,9 +89,18 @@ def survey(connection: "sqlite3.Connection", log: str, seqs: Collection[int] | N
 
 
 def erase(
-    connection: "sqlite3.Connection", log: str, seqs: Collection[int] | None, surveyed: Survey, now: float, guard: Redaction
+    connection: "sqlite3.Connection",
+    log: str,
+    seqs: Collection[int] | None,
+    surveyed: Survey,
+    now: float,
+    guard: Redaction,
+    forget: Forget | None = None,
 ) -> Done:
-    """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones."""
+    """Put blanks in place of what the events say; of whole logs the inbox goes, too. The tombstones.
+
+    `forget` drops what the store keeps beside the events of these logs; without one: the index and the folds of a file.
+    """
     target = _target(connection, log, seqs, guard)
     if target.whole:
         _check_leases(connection, target, now)
@@ -104,11 +116,15 @@ def erase(
     connection.executemany("UPDATE events SET payload = ?, erased = ?, stone = ? WHERE id = ?", changes)
     BlobTable(connection, guard).drop(blobs)
     if changes:
-        count_erasure(connection)
-        snapshots.drop(connection, target.seqs)
+        (forget or _forget)(connection, target.seqs)
     if target.whole:
         _close(connection, target, now)
     return Done(stones, frozenset(row for *_, row in changes))
+
+
+def _forget(connection: "sqlite3.Connection", numbers: Iterable[int]) -> None:
+    count_erasure(connection)
+    snapshots.drop(connection, numbers)
 
 
 def named_in(payload: bytes) -> Iterable[str]:

@@ -15,7 +15,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from evener import __version__
-from evener.errors import StoreError
+from evener.errors import StoreError, UsageError
 from evener.store.cipher import Cipher, agree
 from evener.store.integrity.digests import renew_sidecar
 from evener.store.protocol import Damaged
@@ -40,6 +40,7 @@ __all__ = [
     "make_private",
     "not_ours",
     "only_read",
+    "path_of",
     "prepare_file",
     "store_error",
     "upgrade",
@@ -133,6 +134,18 @@ def data_folder() -> Path:
 def default_path() -> Path:
     """Return the store's usual file."""
     return data_folder() / "evener.db"
+
+
+def path_of(given: str | os.PathLike[str] | None) -> Path:
+    """Return the file of a store: the given path, by default the usual file. Refuse names that SQLite takes for no file."""
+    if given is None:
+        return default_path()
+    if os.fspath(given) in ("", ":memory:"):
+        raise UsageError(
+            f"{os.fspath(given)!r} is no path of a store file. Nothing was made. For a store that ends with its process, say "
+            'store="memory" (MemoryStore() as an object); else give a path, or none for the file in the data folder.'
+        )
+    return Path(given)
 
 
 def prepare_file(path: Path) -> None:

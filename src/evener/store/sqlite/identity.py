@@ -62,7 +62,7 @@ class FileIdentity:
     def __init__(self, path: Path, given: Path | None = None) -> None:
         self._path = str(path)
         self._names = tuple({str(path), str(given or path)})
-        self._all = (*self._names, f"{path}-wal", f"{path}-shm")
+        self._wal, self._shm = f"{path}-wal", f"{path}-shm"
         self._file: Identity | None = None
         self._broken = ""
 
@@ -98,13 +98,15 @@ class FileIdentity:
         """True if every file is there, the same, and under one name: asked twice with each write, so it does no more."""
         if self._broken:
             return False
+        stat = os.stat
         try:
-            *found, wal, shm = map(os.stat, self._all)
+            for name in self._names:
+                one = stat(name)
+                if one.st_nlink != 1 or (one.st_dev, one.st_ino) != self._file:
+                    return False
+            wal, shm = stat(self._wal), stat(self._shm)
         except OSError:
             return False
-        for one in found:
-            if one.st_nlink != 1 or (one.st_dev, one.st_ino) != self._file:
-                return False
         return (wal.st_dev, wal.st_ino) == files.wal and (shm.st_dev, shm.st_ino) == files.shm
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 __all__ = [
+    "SET_HEAD",
     "AppendedRows",
     "BlobTable",
     "Claim",
@@ -53,6 +54,12 @@ END = (
     "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
     " FROM logs WHERE number = ?"
 )
+GROW = "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?"
+GROW_FROM = (
+    f"{GROW} AND length = ? AND head = ? AND log = ?"
+    " AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.log = number AND settled = 0)"
+)
+SET_HEAD = "INSERT INTO heads (thread, log) VALUES (?, ?) ON CONFLICT (thread) DO UPDATE SET log = excluded.log"
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -83,11 +90,15 @@ class HeldLog(msgspec.Struct, frozen=True):
 
 
 class AppendedRows(msgspec.Struct, frozen=True):
-    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note."""
+    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note.
+
+    `head` is its last link, if rows were added.
+    """
 
     length: int
     mark: Checkpoint | None = None
     noted: bool = False
+    head: bytes = b""
 
 
 def row_of(event: Event, guard: Redaction) -> EventRow:
@@ -111,7 +122,7 @@ def create(
     first = decode_event(row.payload)  # without secrets
     opened = first if isinstance(first, Opened) else Opened(at=first.at, thread=log)
     base, title = _parent(connection, opened) if opened.parent else (0, "")
-    made = connection.execute(
+    connection.execute(
         "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head,"
         " epoch, holder, claim, lease_until, base, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
         (
@@ -119,7 +130,7 @@ def create(
             base, origin_of(log), claim.holder, claim.mark, claim.until, base, title,
         ),
     )  # fmt: skip
-    held = HeldLog(log, int(made.lastrowid or 0), 1, claim.mark)
+    held = HeldLog(log, int(log_of(connection, log, "number")[0]), 1, claim.mark)
     return held, append(connection, held, [row], claim.until, guard)
 
 
@@ -168,11 +179,19 @@ def append(
     until: float,
     guard: Redaction,
     certain: int | None = None,
+    end: tuple[int, bytes] | None = None,
 ) -> AppendedRows:
     """Add rows, if there are any, and renew the lease. Writes nothing when the epoch is not the holder's.
 
-    With `certain`, only so many of the rows are added when a note waits to be settled.
+    With `certain`, only so many of the rows are added when a note waits to be settled. `end` is the length and the head that
+    the holder knows: if the log still has them and no note waits, one statement checks that and moves it on.
     """
+    if end is not None and rows:
+        links, head = _link_rows(held, rows, end, guard)
+        length = end[0] + len(links)
+        grown = (length, head, rows[-1].at, until, held.mark, held.number, held.epoch, *end, held.log)
+        if connection.execute(GROW_FROM, grown).rowcount == 1:
+            return _insert(connection, held, links, head, noted=False)
     before, head, noted = end_of(connection, held)
     noted = noted and certain is not None
     if noted:
@@ -180,20 +199,41 @@ def append(
     if not rows:
         connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
         return AppendedRows(before, noted=noted)
-    links, plain = [], guard.cipher is None
+    links, head = _link_rows(held, rows, (before, head), guard)
+    connection.execute(GROW, (before + len(links), head, rows[-1].at, until, held.mark, held.number, held.epoch))
+    return _insert(connection, held, links, head, noted=noted)
+
+
+LinkedRow = tuple[int, int, int, int, float, str, bytes, bytes, bytes]
+
+
+def _link_rows(
+    held: HeldLog, rows: Sequence[EventRow], end: tuple[int, bytes], guard: Redaction
+) -> tuple[list[LinkedRow], bytes]:
+    """Return the rows as they are stored behind that end of the log, each linked to the one before, and the last link."""
+    before, head = end
+    links: list[LinkedRow] = []
+    plain = guard.cipher is None
     for seq, row in enumerate(rows, before + 1):
         payload = row.payload if plain else guard.seal("event", held.log, row.payload, number=seq)
         digest = digest_of(payload)
         head = link(head, digest, seq=seq, version=VERSION, at=row.at, kind=row.kind)
         links.append((held.number, seq, VERSION, RULE, row.at, row.kind, digest, head, payload))
-    connection.executemany(INSERT, links)
-    length = before + len(links)
-    connection.execute(
-        "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?",
-        (length, head, rows[-1].at, until, held.mark, held.number, held.epoch),
-    )
-    due = digests.due(before, length)
-    return AppendedRows(length, digests.put(connection, held.number, seq=length, chain=head) if due else None, noted)
+    return links, head
+
+
+def _insert(
+    connection: "sqlite3.Connection", held: HeldLog, links: list[LinkedRow], head: bytes, *, noted: bool
+) -> AppendedRows:
+    """Insert linked rows, and put a checkpoint if one is due."""
+    if len(links) == 1:
+        connection.execute(INSERT, links[0])
+    else:
+        connection.executemany(INSERT, links)
+    length = links[-1][1]
+    due = digests.due(length - len(links), length)
+    mark = digests.put(connection, held.number, seq=length, chain=head) if due else None
+    return AppendedRows(length, mark, noted, head)
 
 
 def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
@@ -300,7 +340,7 @@ def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
     (owner,) = log_of(connection, log, "thread")
     if owner != thread:
         raise protocol.another_thread(log, owner, thread)
-    connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (thread, log))
+    connection.execute(SET_HEAD, (thread, log))
 
 
 def summaries(connection: "sqlite3.Connection", thread: str, now: float, guard: Redaction) -> list[Summary]:

@@ -3,7 +3,7 @@
 A kept fold is a help, never a truth: it says which event it stands at and what the chain is there, and which code made it. One
 that does not fit is as if it were not there, and the log is folded from an earlier one or from its beginning. It has no
 messages but the last: the others are read from their events when something walks to them (`PagedNode`), so folding a log takes
-no more memory than a few of its events, however large it is.
+no more memory than a few of its events, however large it is. Where requests hold less than all, what they hold is kept whole.
 
 The table is made with the first fold that is kept. Erasing in a thread drops all that were kept of it, in the transaction that
 erases; another key drops all. A fork uses those of the logs before it.
@@ -65,8 +65,9 @@ TABLE = (
     "CREATE UNIQUE INDEX IF NOT EXISTS folds_in_order ON folds (log, seq)",
 )
 CODE = (
-    "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.store.sqlite.snapshots",
+    "evener.context.view", "evener.encodings.forms", "evener.events", "evener.loop.state", "evener.store.sqlite.snapshots",
     "evener.transcript.blocks", "evener.transcript.message", "evener.transcript.transcript", "evener.transcript.reply",
+    "evener.transcript.ask",
 )  # fmt: skip
 
 
@@ -346,13 +347,19 @@ def _is_there(connection: "sqlite3.Connection") -> bool:
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A state, and apart from it what is kept of its transcript: all but its messages, and the last of these."""
+    """A state, and apart from it what is kept of its transcript: all but its messages, and the last of these.
+
+    `view` are the messages that requests hold, where these are not all: no more than fit into a model's window. `before` are
+    those before the newest edit.
+    """
 
     state: RunState
     depth: int
     last: Message | None
     system: tuple[TextBlock, ...]
     media: bool
+    view: tuple[Message, ...] | None = None
+    before: tuple[Message, ...] | None = None
 
 
 def _nothing(value: object) -> None:
@@ -366,10 +373,20 @@ _decoder = msgspec.json.Decoder(_Kept, dec_hook=lambda _kind, _value: Transcript
 
 def _encode(state: RunState) -> bytes:
     transcript = state.transcript
-    return _encoder.encode(_Kept(state, len(transcript), transcript.last, transcript.system_blocks, transcript.has_far_media))
+    view, before = (state.context.transcript, state.context.before) if state.context else (None, None)
+    kept = _Kept(
+        state, len(transcript), transcript.last, transcript.system_blocks, transcript.has_far_media,
+        None if view is None else view.messages, None if before is None else before.messages,
+    )  # fmt: skip
+    return _encoder.encode(kept)
 
 
 def _decode(content: bytes, log: str, seq: int, pager: Pager) -> RunState:
     kept = _decoder.decode(content)
     transcript = pager.paged(kept.depth, kept.last, kept.system, media=kept.media, log=log, seq=seq)
-    return msgspec.structs.replace(kept.state, transcript=transcript)
+    context = kept.state.context
+    if context is not None:
+        view = None if kept.view is None else Transcript(kept.view, kept.system)
+        before = None if kept.before is None else Transcript(kept.before, kept.system)
+        context = msgspec.structs.replace(context, transcript=view, before=before)
+    return msgspec.structs.replace(kept.state, transcript=transcript, context=context)

@@ -22,11 +22,11 @@ from evener.store import protocol
 from evener.store.cipher import Cipher, SameKey
 from evener.store.integrity.digests import Checkpoint, Sidecar
 from evener.store.integrity.verify import verify
-from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Link, Note, Summary, persist
+from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Link, Note, Summary, persist, waiting_of
 from evener.store.redaction import Funnel, Redaction
 from evener.store.sqlite import catalog, erase, reading, rows, snapshots, transfer
 from evener.store.sqlite.backup import write_copy
-from evener.store.sqlite.file import StoreBusy, StoreFull, connect, default_path, only_read
+from evener.store.sqlite.file import StoreBusy, StoreFull, connect, only_read, path_of
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
 from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
@@ -75,6 +75,7 @@ class SqliteLog:
         self._folded = length
         self._staged: list[EventRow] = []
         self._writing = 0  # writes under way
+        self._end: tuple[int, bytes] | None = None  # length and head after our last write, if they are known
 
     @property
     def lease(self) -> Lease:
@@ -89,7 +90,7 @@ class SqliteLog:
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
         kept, added = rows_of(events, self._store._guard)
-        await self._write(partial(rows.append, guard=self._store._guard), added)
+        await self._write(partial(rows.append, guard=self._store._guard, end=self._end), added)
         return kept
 
     def stage(self, *events: Event) -> tuple[Event, ...] | None:
@@ -103,7 +104,7 @@ class SqliteLog:
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
         """Append, unless a note waits to be settled: then write only what was staged, and return None."""
         kept, added = rows_of(events, self._store._guard)
-        written = partial(rows.append, guard=self._store._guard, certain=len(self._staged))
+        written = partial(rows.append, guard=self._store._guard, certain=len(self._staged), end=self._end)
         return None if (await self._write(written, added)).noted else kept
 
     async def notes(self) -> Sequence[Note]:
@@ -173,8 +174,11 @@ class SqliteLog:
 
     def _grown(self, grown: AppendedRows, until: float) -> None:
         self._length = grown.length
+        if grown.head:
+            self._end = (grown.length, grown.head)
         self._until = until
-        self._store._sidecar.mark(grown.mark)
+        if grown.mark is not None:
+            self._store._sidecar.mark(grown.mark)
         self._fold_after(snapshots.SELDOM)
 
     def _fold_after(self, events: int) -> None:
@@ -203,7 +207,7 @@ class SqliteStore:
         funnel: Funnel | None = None,
         cipher: Cipher | None = None,
     ) -> None:
-        self.path = Path(path) if path is not None else default_path()
+        self.path = path_of(path)
         given = self.path.absolute()
         place = given.resolve()  # as SQLite does: a link to the file is the same store, with the same locks beside it
         self._opener = partial(connect, place, busy, cipher)
@@ -322,6 +326,10 @@ class SqliteStore:
         """List every log, or those of one thread, the one that changed last first."""
         return await self._reader.run(partial(rows.summaries, thread=thread, now=self._clock(), guard=self._guard))
 
+    def clean(self, text: str) -> str:
+        """Return a text as it would be stored: without secrets."""
+        return self._guard.funnel.text(text)
+
     async def put_blob(self, content: bytes) -> str:
         """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
         kept = self._guard.funnel.blob(bytes(content))
@@ -356,6 +364,10 @@ class SqliteStore:
             return [*await self._apart(job), *self._scrubber.findings()]
         except Damaged as error:
             return [Finding("", 0, str(error))]
+
+    async def waiting(self) -> list[Summary]:
+        """Return the heads of threads whose run waits for a decision. `Thread.approvals` says what for."""
+        return await waiting_of(self)
 
     async def inside(self, thread: str) -> Sequence[str]:
         """Return the threads of agents inside the calls of this one, and inside theirs."""

@@ -95,7 +95,7 @@ def _adopt(connection: "sqlite3.Connection", whole: CargoThread, cargo: Cargo, g
     for branch in map(chains.named, whole.branches):
         number = _begin(connection, whole.thread, branch, title, guard)
         told += _fill(connection, number, branch, chains.linked(branch, cargo.records(branch.log), _store(branch, guard)))
-    connection.execute("INSERT OR REPLACE INTO heads (thread, log) VALUES (?, ?)", (whole.thread, whole.head))
+    connection.execute(rows.SET_HEAD, (whole.thread, whole.head))
     tags = [(whole.thread, guard.seal_text("tag", whole.thread, tag)) for tag in label.tags or ()]
     connection.executemany("INSERT INTO tags (thread, tag) VALUES (?, ?)", tags)
     return told
@@ -106,7 +106,7 @@ def _store(branch: CargoBranch, guard: Redaction) -> Callable[[int, bytes], byte
 
 
 def _begin(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, title: str | bytes, guard: Redaction) -> int:
-    made = connection.execute(
+    connection.execute(
         "INSERT INTO logs (log, thread, harness, parent, parent_seq, parent_hash, began, changed, length, head, epoch, holder,"
         f" claim, lease_until, base, title, erased) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, '', '{COPY}', 0, ?, ?, ?)",
         (
@@ -114,7 +114,7 @@ def _begin(connection: "sqlite3.Connection", thread: str, branch: CargoBranch, t
             branch.changed, branch.length, origin_of(branch.log), branch.base, title, branch.erased,
         ),
     )  # fmt: skip
-    return int(made.lastrowid or 0)
+    return int(rows.log_of(connection, branch.log, "number")[0])
 
 
 def _fill(

@@ -6,7 +6,8 @@ and each job is tried by itself, so that it stands for itself only. No job is lo
 without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
 
 Where the disk is quick, waking the thread and being woken by it takes more time than a commit. A caller that is alone may then
-have its job done in its own thread (`run(..., here=True)`), if it would not wait for any lock.
+have its job done in its own thread (`run(..., here=True)`), if it would not wait for any lock. So may one on a slower disk, if
+its task is the only one of its event loop: then nothing could use the time.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ __all__ = [
     "Interlock",
     "Job",
     "Perform",
+    "Presence",
     "WalScrubber",
     "WriterJob",
     "WriterThread",
@@ -147,11 +149,14 @@ class Interlock:
         if fcntl is None:
             return True
         try:
-            turnstile = self._turnstile = self._turnstile or Turnstile(self._path)
+            turnstile = self._turnstile
+            if turnstile is None:
+                turnstile = self._turnstile = Turnstile(self._path)
             self._ours = turnstile.try_now()
-            if not self._ours and not wait:
-                return False
-            self._ours = self._ours or (monotonic() > self._doubtful_until and self._wait_for_turn(turnstile))
+            if not self._ours:
+                if not wait:
+                    return False
+                self._ours = monotonic() > self._doubtful_until and self._wait_for_turn(turnstile)
             if self._ours:
                 turnstile.sign(self._name)
         except OSError:
@@ -201,8 +206,11 @@ MOST_IN_A_GROUP = 512
 MOST_LEFT = MOST_IN_A_GROUP // 2
 LONGEST_FAREWELL = 5.0
 """Seconds that the end of the interpreter waits for what is queued."""
-QUICK = 0.002
-"""Seconds. While writes take no longer, one may hold up the event loop of a caller that is alone."""
+QUICK = 0.005
+"""Seconds. While writes take no longer, one may hold up the event loop of a caller that is alone in the store."""
+USUAL, STALL = QUICK / 8, QUICK * 10
+"""Seconds. On a busy machine a write waits for the processor, which says little of the disk. So several slow ones in a row
+count, or one that took as long as a stall; a quick one shows that the disk is quick."""
 
 T = TypeVar("T")
 Job = Callable[["sqlite3.Connection"], T]
@@ -262,6 +270,18 @@ class Perform(Protocol):
         ...
 
 
+class Presence(Protocol):
+    """Which store a thread works on from its first connection on. `FileIdentity` is that of a file."""
+
+    def check(self) -> None:
+        """Raise when it is not there any more, or another one."""
+        ...
+
+    def opened(self) -> None:
+        """Note the store of a connection that was opened."""
+        ...
+
+
 class WriterThread:
     """The thread and its queue. It starts with the first job. Its maker stops it."""
 
@@ -270,7 +290,7 @@ class WriterThread:
         path: Path,
         connect: Callable[[], "sqlite3.Connection"],
         perform: Perform,
-        presence: FileIdentity | None = None,
+        presence: Presence | None = None,
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
@@ -289,7 +309,7 @@ class WriterThread:
         self._connection: sqlite3.Connection | None = None
         self._turn = Lock()  # its holder may use the connection
         self._waiting = 0  # jobs for the thread that are not done
-        self._lasted = 0.0  # seconds that the last group took
+        self._lasts = USUAL  # seconds that a group takes on this disk
 
     @property
     def stopped(self) -> bool:
@@ -299,24 +319,29 @@ class WriterThread:
     async def run(self, job: Job[T], after: Callable[[T], None] | None = None, *, here: bool = False) -> T:
         """Have the job done, and its result. When the wait is cancelled, the job is done all the same.
 
-        `here`: if the last one was quick, do it in this thread; nothing else in this loop would use the time.
+        `here`: do it in this thread if writes are quick, or if nothing else in this loop could use the time.
         """
+        if here and not self._waiting and (self._lasts <= QUICK or (self._lasts <= STALL and _is_only_task())):
+            alone = WriterJob(job, None, after)
+            try:
+                if self._try_here(alone):
+                    if alone.error is not None:
+                        raise alone.error
+                    return alone.result  # type: ignore[return-value]  # a job that was done has its result
+            finally:
+                del alone  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
+        return await self.put(job, after)
+
+    def put(self, job: Job[T], after: Callable[[T], None] | None = None) -> "asyncio.Future[T]":
+        """Have the job done by the thread; the future of its result."""
         request = WriterJob(job, asyncio.get_running_loop(), after)
+        self._put(request)
         assert request.future is not None
-        try:
-            if here and self._try_here(request):
-                request.deliver()
-                return request.future.result()
-            self._put(request)
-            return await request.future
-        finally:
-            del request  # an error holds this frame: it must not hold itself, and with it the log that is to be dropped
+        return request.future
 
     def _try_here(self, request: WriterJob[T]) -> bool:
-        """Do the job in the caller's thread. False, and nothing is done, if it would wait, or if the last one took long."""
-        if self._lasted > QUICK or self._waiting or self._stopped or self._process != os.getpid():
-            return False
-        if not self._turn.acquire(blocking=False):
+        """Do the job in the caller's thread. False, and nothing is done, if it would wait for the thread or for a lock."""
+        if self._stopped or self._process != os.getpid() or not self._turn.acquire(False):
             return False
         try:
             if self._waiting or self._stopped or self._connection is None:
@@ -422,10 +447,11 @@ class WriterThread:
         if self._connection is not None and not sound:
             disconnect(self._connection)
             self._connection = None
-        self._lasted = monotonic() - began
+        took = monotonic() - began
+        self._lasts = took if took > STALL else min(took, 2 * max(self._lasts, USUAL))
 
 
-def _connection(connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity) -> "sqlite3.Connection":
+def _connection(connect: Callable[[], "sqlite3.Connection"], presence: Presence) -> "sqlite3.Connection":
     presence.check()
     made = connect()
     try:
@@ -599,6 +625,11 @@ def _set_patience(connection: "sqlite3.Connection", milliseconds: int) -> int:
     (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
     return int(before)
+
+
+def _is_only_task() -> bool:
+    """True if no other task is in the event loop. Counting takes time, so this is asked only where the disk is slow."""
+    return len(asyncio.all_tasks()) == 1
 
 
 def _let_go(error: BaseException | None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from evener.errors import StoreError
 from evener.events import decode_event
@@ -41,8 +41,9 @@ PART = 3 << 18
 """How much of a blob stands in one line."""
 
 
+@runtime_checkable
 class Portable(Protocol):
-    """A store that threads can leave and come into: both of ours are."""
+    """A store that threads can leave and come into: all of ours are."""
 
     @property
     def encrypted(self) -> bool:

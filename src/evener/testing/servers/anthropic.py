@@ -12,6 +12,7 @@ import msgspec
 from evener.testing.check import Violation, check_request
 from evener.testing.check.shape import fields, items, text
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
+from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, listed
 
@@ -45,6 +46,7 @@ STOPS: Mapping[str, str] = {
     "filter": "refusal",
     "pause": "pause_turn",
 }
+COMPACTING = "compact-2026-09-04"
 PING = event('{"type": "ping"}', name="ping")
 
 
@@ -204,6 +206,8 @@ class AnthropicWire:
         self._mint = Mint(settings.seed)
         self._issued = dict(settings.issued)
         self._bonds: dict[str, _Bond] = {}
+        self._compactions: dict[str, str] = {}  # by signature: the content that was signed
+        self._cache = CacheMemory()
 
     def voice(self, *, streamed: bool) -> AnthropicVoice:
         return AnthropicVoice(streamed, self._mint.id("req_"))
@@ -243,7 +247,8 @@ class AnthropicWire:
             betas=[name.strip() for name in beta.split(",") if name.strip()],
             issued=self._issued,
         )
-        found = found or list(self._unbound(received.json))
+        betas = [name.strip() for name in beta.split(",")]
+        found = found or list(self._unbound(received.json)) or list(self._misused(received.json, betas))
         if found:
             return self._refused(*found)
         if self._settings.models and route.model not in self._settings.models:
@@ -252,13 +257,62 @@ class AnthropicWire:
 
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         hidden = fields(received.json.get("thinking")).get("display") == "omitted"
+        if received.json.get("compaction") is not None and not turn.stop:
+            turn = self._compacted(turn)
         made = blocks(turn, self._mint, hidden=hidden)
         self._remember(received.json, made)
         reply = message(turn, made, received.json, name=self._mint.id("msg_"), tokens=turn.tokens(received.body))
+        found = self._diagnose(received.json, text(reply["id"]))
+        if received.json.get("diagnostics") is not None:
+            reply["diagnostics"] = found
         headers = (("request-id", self._mint.id("req_")),)
         if not route.streamed:
             return whole(200, reply, headers)
         return streamed(events(turn, reply, made), ending=1, headers=headers)
+
+    def _compacted(self, turn: Turn) -> Turn:
+        """Return the turn as a signed block, alone: what it says is the summary."""
+        said = "".join(part.text for part in turn.parts if isinstance(part, Text))
+        signature = self._mint.seal()
+        self._compactions[signature] = said
+        block = Native({"type": "compaction", "content": said or None, "signature": signature})
+        return msgspec.structs.replace(turn, parts=(block,), stop="compaction")
+
+    def _misused(self, body: Mapping[str, object], betas: Sequence[str]) -> Iterator[Violation]:
+        """Yield what is wrong about compactions: those that are asked for, and those that are sent back."""
+        if body.get("compaction") is not None:
+            if COMPACTING not in betas:
+                yield Violation("compaction", "compaction.beta", f"Extra inputs are not permitted without {COMPACTING}.")
+            if body.get("context_management") is not None:
+                yield Violation("compaction", "compaction.edits", "compaction cannot be used with context_management.")
+            last = fields((items(body.get("messages")) or [{}])[-1])
+            if last.get("role") == "assistant":
+                yield Violation("messages", "compaction.incomplete_turn", "compaction_incomplete_turn: a turn is open.")
+        for place, (path, _role, block) in enumerate(_flat(body)):
+            if block.get("type") != "compaction" or block.get("signature") is None:
+                continue
+            signed = self._compactions.get(text(block.get("signature")))
+            if place:
+                yield Violation(path, "compaction.misplaced", "compaction_block_misplaced: it must come first in messages.")
+            if signed is None:
+                yield Violation(path, "compaction.signature", "compaction_signature_invalid")
+            elif signed != text(block.get("content")):
+                yield Violation(path, "compaction.content", "compaction_content_mismatch")
+
+    def _diagnose(self, body: Mapping[str, object], name: str) -> Json | None:
+        """Return why the prompt cache was missed, against the answer that the request names; None when it was not."""
+        sections = {"model": body.get("model"), "tools": body.get("tools"), "system": body.get("system")}
+        request = RememberedRequest.of(sections, [[role, dict(block)] for _path, role, block in _flat(body)])
+        self._cache.remember(name, request)
+        asked = fields(body.get("diagnostics"))
+        previous = text(asked.get("previous_message_id"))
+        if not previous:
+            return None
+        found = self._cache.compare(previous, request, "messages")
+        if found is None:
+            return {"cache_miss_reason": {"type": "previous_message_not_found"}}
+        what, tokens = found
+        return {"cache_miss_reason": {"type": f"{what}_changed", "cache_missed_input_tokens": tokens}} if what else None
 
     def _remember(self, body: Mapping[str, object], made: list[dict[str, object]]) -> None:
         *_, prefix = _prefixes(body)

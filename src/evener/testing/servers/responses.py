@@ -10,6 +10,7 @@ import msgspec
 from evener.testing.check import Violation, check_request
 from evener.testing.check.shape import fields, items, text
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
+from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
 from evener.testing.servers.openai_errors import error_body, refused, serve_models, unlock
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings
@@ -27,6 +28,8 @@ Json = dict[str, object]
 Step = tuple[str, Json]
 """An event's type and its fields, not yet numbered."""
 
+COMPACT = "/v1/responses/compact"
+COMPACTS = ("model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options", "image")
 _BROKEN: Mapping[int, str] = {429: "rate_limit_exceeded"}
 _ECHOED: Json = {
     "instructions": None,
@@ -217,6 +220,8 @@ class ResponsesWire:
         self._chains: dict[str, list[object]] = {}
         self._conversations: dict[str, list[object]] = {}
         self._items: dict[str, Json] = {}
+        self._compactions: set[str] = set()  # what was encrypted in them
+        self._cache = CacheMemory()
 
     def voice(self, *, streamed: bool) -> ResponsesVoice:
         return ResponsesVoice(streamed)
@@ -244,13 +249,14 @@ class ResponsesWire:
         return serve_models(received, self._settings)
 
     def route(self, received: Received) -> RequestRoute | None:
-        if received.method != "POST" or received.route != "/v1/responses":
+        if received.method != "POST" or received.route not in ("/v1/responses", COMPACT):
             return None
         body = received.json
         return RequestRoute(text(body.get("model")), body.get("stream") is True)
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         found = check_request("openai_responses", received.body, issued=self._issued, bound=self._bound)
+        found = found or list(self._misused(received))
         if found:
             return refused(found)
         if self._settings.models and route.model not in self._settings.models:
@@ -265,8 +271,11 @@ class ResponsesWire:
 
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         body = received.json
+        if received.route == COMPACT:
+            return whole(200, self._compacted(received, turn), (("x-request-id", self._mint.id("req_")),))
         output, name = items_of(turn, self._mint), self._mint.id("resp_", 48)
         reply = response(turn, output, body, name=name, tokens=turn.tokens(received.body))
+        self._diagnose(body, reply)
         conversation = _conversation(body)
         if conversation:
             reply["conversation"] = {"id": conversation}
@@ -281,6 +290,49 @@ class ResponsesWire:
         if not route.streamed:
             return whole(200, reply, headers)
         return streamed(events(turn, reply, output), ending=1, headers=headers)
+
+    def _misused(self, received: Received) -> Iterator[Violation]:
+        """Yield what is wrong about compactions: fields that their address does not take, and items that are not from here."""
+        body = received.json
+        for name in body if received.route == COMPACT else ():
+            if name not in COMPACTS:
+                yield Violation(name, "unknown", f"Unknown parameter: '{name}'.")
+        for number, value in enumerate(items(body.get("input"))):
+            item = fields(value)
+            if item.get("type") == "compaction" and text(item.get("encrypted_content")) not in self._compactions:
+                said = "The encrypted content of the compaction could not be verified."
+                yield Violation(f"input[{number}].encrypted_content", "compaction.altered", said)
+
+    def _compacted(self, received: Received, turn: Turn) -> Json:
+        """Return all that the user said, and one item that stands for the rest."""
+        sealed = self._mint.seal()
+        self._compactions.add(sealed)
+        said = [item for value in items(received.json.get("input")) if (item := fields(value)).get("role") == "user"]
+        users = [{"id": self._mint.id("msg_", 48), "type": "message", "status": "completed", **item} for item in said]
+        made = {"id": self._mint.id("cmp_", 48), "type": "compaction", "encrypted_content": sealed}
+        usage = _usage(turn.tokens(received.body))
+        name = self._mint.id("resp_", 48)
+        return {"id": name, "object": "response.compaction", "created_at": 1767225600, "output": [*users, made], "usage": usage}
+
+    def _diagnose(self, body: Mapping[str, object], reply: Json) -> None:
+        """Add why the prompt cache was missed, against the answer that the request names."""
+        names = ("model", "prompt_cache_key", "tools", "text", "reasoning", "service_tier")
+        given = body.get("input")
+        said = [given] if isinstance(given, str) else items(given)
+        request = RememberedRequest.of({name: body.get(name) for name in names}, [body.get("instructions"), *said])
+        self._cache.remember(text(reply["id"]), request)
+        previous = text(fields(body.get("prompt_cache_options")).get("comparison_response_id"))
+        if not previous:
+            return
+        found = self._cache.compare(previous, request, "input")
+        if found is None:
+            reply["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
+        elif not found[0]:
+            reply["prompt_cache_diagnostics"] = {"type": "cache_hit"}
+        else:
+            what = {"text": "text_format", "reasoning": "reasoning_effort"}.get(found[0], found[0])
+            told = {"reason": f"{what}_changed", "cache_missed_tokens": found[1]}
+            reply["prompt_cache_diagnostics"] = {"type": "cache_miss", **told}
 
     def _issue(self, output: Sequence[Json]) -> None:
         reasoning = ""

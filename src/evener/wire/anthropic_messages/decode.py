@@ -15,6 +15,7 @@ from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, ReasoningDelta, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.anthropic_messages.hosted import citations_in, hosted_block, read_citation, seal_name
+from evener.wire.diagnosis import DIAGNOSIS
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.prefix import dumps, fields, text_in
 from evener.wire.quirks import Quirks
@@ -25,6 +26,7 @@ __all__ = ["decode", "decoder"]
 
 
 NOTHING = msgspec.Raw(b"")
+NOT_SAID = (NOTHING, msgspec.Raw(b"null"))
 NULL = msgspec.Raw(b"null")
 NO_INPUT = msgspec.Raw(b"{}")
 
@@ -143,6 +145,7 @@ class _MessageStart(msgspec.Struct, gc=False):
     stop_reason: str | None = None
     stop_sequence: str | None = None
     usage: Counted = msgspec.UNSET
+    diagnostics: msgspec.Raw = NOTHING
 
 
 @final
@@ -294,6 +297,7 @@ class _Message(msgspec.Struct, gc=False):
     stop_details: msgspec.Raw = NOTHING
     usage: Counted = msgspec.UNSET
     error: msgspec.Raw = NOTHING
+    diagnostics: msgspec.Raw = NOTHING
 
 
 class _Refusal(msgspec.Struct, gc=False):
@@ -471,6 +475,8 @@ class _Turn(msgspec.Struct, gc=False):
                 return True
             message, self.begun = event.message, True
             found.insert(0, d.Started(message.id, message.model))
+            if message.diagnostics not in NOT_SAID:
+                found.append(d.Notice(DIAGNOSIS, bytes(message.diagnostics).decode()))
             self.count(message.usage, found)
         elif type(event) is _MessageFinished:
             finish = event.delta
@@ -565,6 +571,8 @@ def _whole(body: bytes) -> list[d.Delta]:
         raise WireError(f"Expected an Anthropic message, but the answer is of type {message.type!r}. Check the base URL.")
     turn = _Turn()
     found.insert(0, d.Started(message.id, message.model))
+    if message.diagnostics not in NOT_SAID:
+        found.append(d.Notice(DIAGNOSIS, bytes(message.diagnostics).decode()))
     try:
         for index, raw in enumerate(message.content):
             turn.begin_any(index, raw, found)

@@ -29,7 +29,6 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
-from evener.wire.codec import Encoded, Frame
 from evener.wire.media import IMAGES, is_image_taken, is_textual, normalize_media, plain_text
 from evener.wire.prefix import (
     ERROR,
@@ -56,7 +55,9 @@ from evener.wire.request import (
     SCALE,
     TYPED,
     Address,
+    Encoded,
     Fixed,
+    Frame,
     KeptRequests,
     Marks,
     RequestSource,

@@ -28,7 +28,6 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import OUTPUT, Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
-from evener.wire.codec import Encoded, Frame
 from evener.wire.gemini.parts import (
     CIRCULATED,
     SIGNATURE,
@@ -68,7 +67,9 @@ from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
+    Encoded,
     Fixed,
+    Frame,
     KeptRequests,
     RequestSource,
     Setting,
@@ -670,7 +671,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
     if parts:
         body["systemInstruction"] = {"parts": parts}
     _report_system(ask, losses)
-    tools, functions, hosted = group_tools(ask.tools, frame.tools, quirks, losses)
+    tools, functions, hosted = group_tools(ask.tools, frame.tools, quirks, losses) if ask.tools else ([], False, False)
     if tools:
         body["tools"] = tools
     config = choice(ask, quirks, functions=functions, losses=losses)

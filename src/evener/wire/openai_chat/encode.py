@@ -21,7 +21,6 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
-from evener.wire.codec import Encoded, Frame
 from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
 from evener.wire.openai_chat.parts import (
     FIELD,
@@ -29,12 +28,10 @@ from evener.wire.openai_chat.parts import (
     UNCITED,
     WIRE,
     Part,
-    is_text,
     list_left_fields,
     media_part,
     open_seal,
     report_rest,
-    text_part,
     why_foreign,
     write_line,
 )
@@ -60,7 +57,9 @@ from evener.wire.reading import Fields
 from evener.wire.request import (
     SCALE,
     Address,
+    Encoded,
     Fixed,
+    Frame,
     KeptRequests,
     Marks,
     RequestSource,
@@ -70,6 +69,7 @@ from evener.wire.request import (
     as_function,
     bound_history,
     breakpoint_mark,
+    cache_options,
     choose_marks,
     choose_stops,
     control_mark,
@@ -87,12 +87,11 @@ from evener.wire.request import (
     output_limit,
     pass_number,
     path_of,
-    plan_automatic_marks,
     plan_marks,
+    plan_own_marks,
     read_stops,
     report_choice,
     report_length,
-    report_lifetime,
     short_id,
     wire_name,
     with_control,
@@ -292,7 +291,9 @@ def list_settings(quirks: Quirks) -> tuple[Setting, ...]:
 
 def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Return the field `response_format`."""
-    shape = write_output_shape(ask, quirks, losses)
+    if ask.output is None:
+        return {}
+    shape = write_output_shape(ask.output, quirks, losses)
     if "schema" not in shape:
         return {"response_format": shape} if shape else {}
     return {"response_format": {"type": shape.pop("type"), "json_schema": shape}}
@@ -423,6 +424,20 @@ def _write_message(out: ExchangeWriter, turn: MessageDraft) -> None:
         for number, (value, cache) in enumerate(parts):
             out.block(value, cache, b"," if number else b"")
         out.write(b"]}")
+
+
+def is_text(part: Part) -> bool:
+    """True if a part is words only, so that a text can stand for it."""
+    value, cache = part
+    return not cache and len(value) == 2 and "type" in value and "text" in value
+
+
+def text_part(out: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
+    """Return a text as a part; what leads it stands before its words."""
+    value: dict[str, object] = {"type": "text", "text": lead + block.text}
+    if block.seal is not None:
+        value |= open_seal(block.seal, out.ask, out.quirks).own
+    return value, block.cache
 
 
 def _join_texts(out: ExchangeWriter, parts: list[Part]) -> list[Part]:
@@ -767,10 +782,9 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
-    wanted = plan_automatic_marks(ask) if moved else plan_marks(ask, quirks, TTLS[quirks.cache_style])
     losses, system_losses = list(frame.losses), list[Loss]()
-    if moved:
-        report_lifetime(ask, losses)
+    ttls = TTLS[quirks.cache_style]
+    wanted = plan_own_marks(ask, quirks, ttls, losses) if moved else plan_marks(ask, quirks, ttls)
     body = _write_head(ask, quirks, any(frame.tools), losses)
     head = dumps(body)[:-1]
     marks = _pick_marks(wanted, [], (), quirks, [])
@@ -850,7 +864,8 @@ def _write_head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> 
     limit = output_limit(ask, quirks, losses)
     if limit is not None and not _is_spelled(ask):
         body[quirks.output_field] = limit
-    body |= write_settings(list_settings(quirks), ask.settings, losses, refused_settings(ask, quirks))
+    refused = refused_settings(ask, quirks) if ask.settings.samples else {}
+    body |= write_settings(list_settings(quirks), ask.settings, losses, refused)
     body |= _write_reasoning(ask, quirks, offered=offered, losses=losses)
     body |= _write_choice(ask, quirks, offered=offered, losses=losses)
     body |= _write_output_format(ask, quirks, losses)
@@ -894,6 +909,8 @@ def _write_kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, objec
             losses.append(loss_of("dropped", "cache.key", "this endpoint has none"))
     if ask.cache.mode == "provider" and quirks.cache_provider and marks_move(quirks):
         body["cache_control"] = control_value(ask.cache.ttl)
+    if quirks.cache_style == "breakpoint":
+        body |= cache_options(ask, quirks, TTLS["breakpoint"], losses)
     return body
 
 

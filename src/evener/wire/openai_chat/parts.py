@@ -145,20 +145,6 @@ IMAGES = ("image_url", "input_image")
 MEDIA = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
-def is_text(part: Part) -> bool:
-    """True if a part is words only, so that a text can stand for it."""
-    value, cache = part
-    return not cache and len(value) == 2 and "type" in value and "text" in value
-
-
-def text_part(out: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
-    """Return a text as a part; what leads it stands before its words."""
-    value: dict[str, object] = {"type": "text", "text": lead + block.text}
-    if block.seal is not None:
-        value |= open_seal(block.seal, out.ask, out.quirks).own
-    return value, block.cache
-
-
 def media_part(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> dict[str, object] | None:
     """Return a part for media or for what only this wire reads; None when the endpoint cannot take it here."""
     if not isinstance(block, HostedBlock):

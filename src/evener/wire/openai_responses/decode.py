@@ -16,6 +16,7 @@ from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.delta import ArgumentsDelta, SealAdded, TextDelta
 from evener.transcript.reply import Reply, StopReason, Usage
+from evener.wire.diagnosis import DIAGNOSIS
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualify_name
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
@@ -78,6 +79,7 @@ class _Response(msgspec.Struct, gc=False):
     model: str | None = None
     output: Items | None = None
     usage: _Counts | None = None
+    prompt_cache_diagnostics: msgspec.Raw = NOTHING
 
 
 class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, gc=False):
@@ -312,6 +314,7 @@ read_any_event = msgspec.json.Decoder(AnyEvent).decode
 read_name = msgspec.json.Decoder(_Named).decode
 read_call = msgspec.json.Decoder(_AnyCall).decode
 read_message = msgspec.json.Decoder(_AnyMessage).decode
+read_part = msgspec.json.Decoder(_AnyPart).decode
 
 
 NONE = (NULL, NOTHING)
@@ -425,6 +428,8 @@ class _Turn(msgspec.Struct, gc=False):
         """Report the terminal state: usage, and why it ended. `said` is the state that the event's own name tells."""
         if response.usage is not None:
             found.append(d.UsageReported(read_usage(response.usage)))
+        if response.prompt_cache_diagnostics not in NONE:
+            found.append(d.Notice(DIAGNOSIS, bytes(response.prompt_cache_diagnostics).decode()))
         status, details = response.status or said, response.incomplete_details
         if response.object == COMPACTED or (not status and self.compacted):
             self.state = COMPACTED
@@ -617,7 +622,10 @@ def _read_part(raw: msgspec.Raw, found: list[d.Delta]) -> _AnyPart:
     """Return a part of a message, as far as it can be read."""
     if bytes(raw)[:1] != b"{":
         raise msgspec.ValidationError("a part of a message that is no object")
-    return read_some(raw, _AnyPart, "content", found, CARRYING)
+    try:
+        return read_part(raw)
+    except BROKEN:
+        return read_some(raw, _AnyPart, "content", found, CARRYING)
 
 
 def _ids(raw: msgspec.Raw) -> list[str]:

@@ -30,7 +30,6 @@ from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
-from evener.wire.codec import Encoded, Frame
 from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, normalize_media
 from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
 from evener.wire.prefix import (
@@ -58,7 +57,9 @@ from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields
 from evener.wire.request import (
     Address,
+    Encoded,
     Fixed,
+    Frame,
     KeptRequests,
     RequestSource,
     Setting,
@@ -66,6 +67,7 @@ from evener.wire.request import (
     add_losses,
     as_function,
     breakpoint_mark,
+    cache_options,
     choose_marks,
     declare_name,
     effort_for,
@@ -80,10 +82,9 @@ from evener.wire.request import (
     output_limit,
     pass_number,
     path_of,
-    plan_automatic_marks,
     plan_marks,
+    plan_own_marks,
     report_choice,
-    report_lifetime,
     short_id,
     wire_name,
     with_extra,
@@ -284,7 +285,9 @@ def _name_tool(ask: Ask, name: str, quirks: Quirks) -> Body:
 
 def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     """Return the field `text.format`, or what stands for it."""
-    shape = write_output_shape(ask, quirks, losses)
+    if ask.output is None:
+        return {}
+    shape = write_output_shape(ask.output, quirks, losses)
     if not shape:
         return {}
     if quirks.schema_field == "text":
@@ -884,14 +887,13 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     tools = b",".join(_group_tools(ask.tools, frame.tools, quirks))
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
     automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
-    if automatic:
-        report_lifetime(ask, losses)
+    wanted = plan_own_marks(ask, quirks, TTLS, losses) if automatic else plan_marks(ask, quirks, TTLS)
     return _Fixed(
         source,
         frame,
         start,
         partial(render, ask, quirks, _list_forms(ask.tools, quirks)),
-        plan_automatic_marks(ask) if automatic else plan_marks(ask, quirks, TTLS),
+        wanted,
         _address(ask, quirks),
         opening,
         tuple(dumps(item) for item in spoken),
@@ -970,12 +972,13 @@ def _write_head(ask: Ask, quirks: Quirks, instructions: list[str], offered: bool
         if limit < LEAST_OUTPUT:
             losses.append(loss_of("degraded", "setting.max_output_tokens", f"at least {LEAST_OUTPUT} are needed"))
         body["max_output_tokens"] = max(limit, LEAST_OUTPUT)
-    body |= write_settings(SETTINGS, ask.settings, losses, refused_settings(ask, quirks))
+    body |= write_settings(SETTINGS, ask.settings, losses, refused_settings(ask, quirks) if ask.settings.samples else {})
     body |= _write_thinking(ask, quirks, losses)
     body |= _write_choice(ask, quirks, offered=offered, losses=losses)
     body |= _write_output_format(ask, quirks, losses)
     body |= _write_state(ask, quirks, losses)
     body |= _write_cache_key(ask, quirks, losses)
+    body |= cache_options(ask, quirks, TTLS, losses)
     included = body.get("include")
     body = with_extra(body, ask, WIRE, NESTED, losses)
     asked = fields(dumps(body))["include"] if body.get("include") is not included else None

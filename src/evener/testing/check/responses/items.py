@@ -52,6 +52,15 @@ ITEMS: Mapping[str, ObjectShape] = {
         {**_CALL, **_STATUS, "namespace": STR, "async": BOOL},
     ),
     "custom_tool_call_output": ObjectShape({"type": STR, "call_id": STR, "output": STR_OR_LIST}, {**_CALL, **_STATUS}),
+    # The client's own shell and patches, as the vendor's SDK has them.
+    "shell_call": ObjectShape({"type": STR, "call_id": STR, "action": OBJECT}, {**_CALL, **_STATUS}, open=True),
+    "shell_call_output": ObjectShape({"type": STR, "call_id": STR, "output": LIST}, {**_CALL, **_STATUS}, open=True),
+    "apply_patch_call": ObjectShape(
+        {"type": STR, "call_id": STR, "operation": OBJECT, "status": one_of("in_progress", "completed")}, _CALL, open=True
+    ),
+    "apply_patch_call_output": ObjectShape(
+        {"type": STR, "call_id": STR, "status": one_of("completed", "failed")}, {**_CALL, "output": STR}, open=True
+    ),
     "reasoning": ObjectShape({"type": STR, "summary": LIST}, {"id": STR, "content": LIST, "encrypted_content": STR}),
     "compaction": ObjectShape({"type": STR, "encrypted_content": STR}, {"id": STR}, open=True),
     "item_reference": ObjectShape({"type": STR, "id": STR}),
@@ -61,7 +70,6 @@ ITEMS: Mapping[str, ObjectShape] = {
             *("compaction_trigger", "configuration_update", "tool_search_call", "tool_search_output"),
             *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
             *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
-            *("shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output"),
             *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call"),
             *("program", "program_output"),
         ),

@@ -1,0 +1,54 @@
+"""One turn of a tool loop on a memory log, on SQLite, and the bare SQLite commits of the same rows, in one table.
+
+All three run in one process, in turns, many times, and the CPU time of all its threads counts: other work on the machine then
+hurts all of them alike. The ratio is the median over the passes. Exit code 1 if a durable turn costs more than twice a memory
+turn.
+"""
+
+import sys
+from statistics import median
+
+from bench.agents import ANTHROPIC, CALLS, OURS, ROOT, Order, Said, drive, serve
+
+__all__ = ["main"]
+
+SCRIPT = f"{CALLS}-5-1-burst"
+ROWS = {
+    "memory": "memory log",
+    "disk": "SQLite, a tool that reads",
+    "commits": "bare SQLite, the same rows and syncs",
+    "disk-write": "SQLite, a tool that writes",
+    "commits-write": "bare SQLite, the same rows and syncs",
+}
+MOST = 2.0
+BARRED = ("disk", "disk-write")
+
+
+def main(passes: int) -> int:
+    """Print the table; the exit code."""
+    orders = {what: Order(OURS, "loop" if what == "memory" else what, ANTHROPIC, SCRIPT) for what in ROWS}
+    found: dict[str, list[Said]] = {what: [] for what in ROWS}
+    command = [sys.executable, "-W", "ignore", "-m", "bench.agent_ours"]
+    with serve() as base, drive(command, ROOT, base) as driven:
+        for _ in range(passes):
+            for what, order in orders.items():
+                said = driven(order)
+                if said.error:
+                    print(f"bench: {ROWS[what]} failed: {said.error}", file=sys.stderr)
+                    return 1
+                found[what].append(said)
+    return _print(found)
+
+
+def _print(found: dict[str, list[Said]]) -> int:
+    print(f"{'CPU of a turn':40}{'least us':>10}{'median us':>11}{'of memory':>11}{'commits':>9}")
+    missed = 0
+    for what, said in found.items():
+        cpu = [one.cpu / (CALLS + 1) * 1e6 for one in said]
+        ratio = median(one.cpu / memory.cpu for one, memory in zip(said, found["memory"], strict=True))
+        missed += what in BARRED and ratio > MOST
+        commits = f"{said[0].count / (CALLS + 1):9.1f}" if what.startswith("commits") else ""
+        print(f"{ROWS[what]:40}{min(cpu):10,.0f}{median(cpu):11,.0f}{ratio:10.2f}x{commits}")
+    met, passes = len(BARRED) - missed, len(found["memory"])
+    print(f"{met} of {len(BARRED)} durable turns cost at most {MOST:g}x of a memory turn ({passes} passes)")
+    return 1 if missed else 0

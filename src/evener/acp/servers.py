@@ -1,0 +1,66 @@
+"""MCP servers that an editor names for a session. The SDK (extra `mcp`) is loaded only if there are any."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from evener.errors import EvenerError
+from evener.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from evener.mcp import McpServer, McpServers
+
+__all__ = ["EditorServers"]
+
+
+class EditorServers:
+    """The servers of one session. What they say of their tools is not trusted: each tool counts as one that changes things."""
+
+    def __init__(self, given: object, *, cwd: str) -> None:
+        self._given = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+        self._cwd = cwd
+        self._servers: McpServers | None = None
+        self.problems: list[str] = []
+
+    async def load(self) -> tuple[Tool, ...]:
+        """Connect and return the tools; what cannot be had is in `problems`."""
+        if not self._given:
+            return ()
+        try:
+            from evener.mcp import McpServers
+
+            self._servers = McpServers([one for given in self._given for one in self._read(given)])
+            tools = await self._servers.load()
+        except ImportError:
+            self.problems.append("The editor's MCP servers are not used. Install the extra: pip install 'evener[mcp]'.")
+            return ()
+        except EvenerError as error:
+            self.problems.append(str(error))
+            return ()
+        self.problems += self._servers.problems
+        return tools
+
+    def _read(self, given: dict[str, object]) -> "Iterator[McpServer]":
+        from evener.mcp import McpServer
+
+        match given:
+            case {"name": str(name), "command": str(command)}:
+                args = given.get("args")
+                words = tuple(str(one) for one in args) if isinstance(args, list) else ()
+                yield McpServer(
+                    name=name, command=command, args=words, env=_pairs(given.get("env")), cwd=self._cwd, approval=True
+                )
+            case {"name": str(name), "type": "http", "url": str(url)}:
+                yield McpServer(name=name, url=url, headers=_pairs(given.get("headers")), approval=True)
+            case _:
+                self.problems.append(f"An MCP server of the editor is not used: {str(given.get('name', ''))[:80]!r}.")
+
+    async def aclose(self) -> None:
+        """End the connections."""
+        if self._servers is not None:
+            await self._servers.aclose()
+
+
+def _pairs(given: object) -> dict[str, str]:
+    """Return variables or headers, which editors list as names and values."""
+    listed = given if isinstance(given, list) else []
+    return {str(one["name"]): str(one["value"]) for one in listed if isinstance(one, dict) and "name" in one and "value" in one}

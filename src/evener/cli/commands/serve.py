@@ -1,0 +1,108 @@
+"""Commands that serve a harness to another program: over MCP, to an editor over ACP, or to web pages.
+
+Over pipes, nothing but the protocol is printed.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+
+import msgspec
+
+from evener.cli.approvals import user_name
+from evener.cli.commands.run import RunOptions, make_harness, split_references
+from evener.cli.terminal import say
+from evener.errors import UsageError
+from evener.harness import Harness
+
+__all__ = ["ServeOptions", "serve_editor", "serve_mcp", "serve_pages"]
+
+
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `evener mcp`, `evener acp` and `evener serve`."""
+
+    model: str = ""
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    mcp: tuple[str, ...] = ()
+    skills: bool = False
+    agents_md: bool = False
+    harness: str = ""
+    store: str = ""
+    http: int | None = None
+    approve: bool = False
+    port: int = 0
+    origins: tuple[str, ...] = ()
+    token: str = ""
+    action: str = ""
+    server: str = ""
+    no_browser: bool = False
+
+    @property
+    def run(self) -> RunOptions:
+        """The same, for a run."""
+        return RunOptions(
+            model=self.model, system=self.system, tools=self.tools, mcp=self.mcp, skills=self.skills, agents_md=self.agents_md,
+            harness=self.harness, store=self.store,
+        )  # fmt: skip
+
+
+def serve_mcp(options: ServeOptions) -> int:
+    """Serve until the input ends, or the process is interrupted; or log in or out at a server of others."""
+    if options.action:
+        from evener.cli.login import log_in_or_out
+
+        return log_in_or_out(options.action, options.server, port=options.port, browser=not options.no_browser)
+    try:
+        from evener.mcp.server import serve_http, serve_stdio
+    except ImportError as error:
+        raise UsageError(f"To serve MCP needs the package `mcp` ({error}). Install it: pip install 'evener[mcp]'.") from None
+    harness = make_harness(options.run)
+    if options.http is None:
+        asyncio.run(serve_stdio(harness, approve=options.approve))
+    else:
+        asyncio.run(serve_http(harness, port=options.http, approve=options.approve))
+    return 0
+
+
+def serve_editor(options: ServeOptions) -> int:
+    """Serve an editor over ACP until the input ends."""
+    from evener.acp import serve_acp
+
+    first = make_harness(options.run)  # what is wrong with the options is said before an editor asks
+    if options.harness or not split_references(options.tools)[1]:
+        asyncio.run(serve_acp(first))
+    else:
+        made: dict[str, Harness] = {}
+
+        def at(cwd: str) -> Harness:
+            """Return the harness whose tools work in the folder that the editor has open."""
+            if cwd not in made:
+                made[cwd] = make_harness(options.run, store=first.store, root=cwd)
+            return made[cwd]
+
+        asyncio.run(serve_acp(at))
+    return 0
+
+
+def serve_pages(options: ServeOptions) -> int:
+    """Serve web pages until Ctrl-C."""
+    try:
+        from evener.web.app import serve_web
+    except ImportError:
+        raise UsageError("To serve web pages needs Starlette. Install it: pip install 'evener[web]'.") from None
+    token = os.environ.get(options.token, "") if options.token else ""
+    if options.token and not token:
+        raise UsageError(
+            f"--token names the environment variable {options.token}, which is not set. Set it to a long random text."
+        )
+
+    def tell(url: str) -> None:
+        say(f"evener: Serving {url}/api/chat (UI message stream) and {url}/ag-ui (AG-UI). Ctrl-C ends it.")
+
+    served = serve_web(
+        make_harness(options.run), port=options.port, origins=options.origins, token=token, by=user_name() or "web", ready=tell
+    )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(served)
+    return 0

@@ -1,0 +1,84 @@
+"""`evener view`: serves the viewer on loopback and opens it in the browser. Reads the store; writes decisions and forks."""
+
+import asyncio
+import os
+import tempfile
+import webbrowser
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+
+import msgspec
+
+from evener.cli.approvals import user_name
+from evener.cli.commands import run as running
+from evener.cli.names import find_log
+from evener.cli.stores import open_store, same_store
+from evener.cli.terminal import say
+from evener.errors import UsageError
+from evener.harness import Harness
+from evener.store.protocol import Store
+
+__all__ = ["ViewOptions", "run"]
+
+INSTALL = "The viewer is not installed. Install it with: pip install 'evener[view]'."
+
+
+class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the command. With a harness, tools or a model, runs can be resumed from the page."""
+
+    id: str = ""
+    store: str = ""
+    port: int = 0
+    harness: str = ""
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    no_browser: bool = False
+
+
+def run(options: ViewOptions) -> int:
+    """Serve until Ctrl-C."""
+    harness = _make_harness(options)
+    store = harness.store if harness and options.harness else open_store(options.store)
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(store, harness, options))
+    return 0
+
+
+def _make_harness(options: ViewOptions) -> Harness | None:
+    if not (options.harness or options.tools or options.model):
+        return None
+    words = running.RunOptions(harness=options.harness, tools=options.tools, store=options.store, model=options.model)
+    return running.make_harness(words)
+
+
+async def _serve(store: Store, harness: Harness | None, options: ViewOptions) -> None:
+    try:
+        from evener.view.server import Viewer, open_socket, serve
+    except ImportError:
+        raise UsageError(INSTALL) from None
+    log = await store.head(await find_log(store, options.id)) if options.id else ""
+
+    def tell(url: str) -> None:
+        address = url + (f"#/log/{log}" if log else "")
+        say(f"evener: The viewer is at {address}\nevener: The address is a key: keep it to yourself. Ctrl-C ends it.")
+        if not options.no_browser:
+            pages.append(_open(address))
+
+    pages: list[Path] = []
+    viewer = Viewer(store, harness=harness, by=user_name(), words=same_store(options.store))
+    try:
+        await serve(viewer, open_socket(options.port), tell)
+    finally:
+        for page in pages:
+            page.unlink(missing_ok=True)
+        await store.aclose()
+
+
+def _open(url: str) -> Path:
+    """Open the browser by a file that only the user can read, and return it: others can read the words of a process."""
+    file, path = tempfile.mkstemp(prefix="evener-view-", suffix=".html")
+    with os.fdopen(file, "w") as page:
+        page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">')
+    webbrowser.open(f"file://{path}")
+    return Path(path)

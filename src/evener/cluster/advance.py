@@ -1,0 +1,106 @@
+"""Moves one log on: takes its lease, runs plan and driver until the run ends, waits, or its slice is over, and lets go of it.
+
+The one thing that every engine has done. It tells the store's table of work what became of the log, and its caller as much as
+an engine may know: no contents.
+"""
+
+from collections.abc import Iterable, Mapping
+from time import time
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from evener import events as ev
+from evener.driver.slice import RunSlice
+from evener.errors import EvenerError, StoreError
+from evener.harness.remote import is_decided, is_said, list_questions, tables_of
+from evener.result import Approval
+from evener.store.protocol import NoLog, Note, Store, state_of
+
+if TYPE_CHECKING:
+    from evener.harness.harness import Harness
+
+__all__ = ["LOOK_AGAIN", "AdvancedLog", "Advancer", "is_passing"]
+
+
+LOOK_AGAIN = 60.0
+"""Seconds after which a run that waits is looked at although nothing was heard: a lost notice does no harm."""
+
+
+class AdvancedLog(msgspec.Struct, frozen=True):
+    """What became of a log. `seconds`: when a run that waits is to be looked at again; `stop` is the cause of an end."""
+
+    kind: Literal["finished", "waiting", "more"]
+    stop: str = ""
+    seconds: float = 0.0
+
+
+def is_passing(error: Exception) -> bool:
+    """True if the run may go on later: the store or our code failed. What the run itself came to stands in its log."""
+    return error.retryable if isinstance(error, StoreError) else not isinstance(error, EvenerError)
+
+
+class Advancer:
+    """Moves logs of some harnesses on, by the name that each has in its logs. Safe from several tasks.
+
+    `look_again` is after how many seconds a run that waits is looked at although nothing was heard.
+    """
+
+    def __init__(self, harnesses: "Mapping[str, Harness]", store: Store, *, look_again: float = LOOK_AGAIN) -> None:
+        self._harnesses = dict(harnesses)
+        self._store = store
+        self._tables = tables_of(store)
+        self._look_again = look_again
+
+    async def advance(self, log: str, turn: int, slice: RunSlice) -> AdvancedLog:
+        """Move the log on. `turn` is that of the work that is done: what is submitted later is another one."""
+        try:
+            state = await state_of(self._store, log)
+        except NoLog:
+            return await self._finished(log, turn, "gone")  # it was never submitted: its submitter died
+        if not state.run or (state.finished is not None and state.finished.cause != "approval"):
+            return await self._finished(log, turn, state.finished.cause if state.finished else "gone")
+        if state.finished is not None and not await is_decided(self._store, log, state):
+            return await self._waiting(log, turn, list_questions(log, state))
+        await self._cancel_expired(log, list_questions(log, state))
+        harness = self._harnesses[await self._harness_of(log)]
+        result = await harness.thread(branch=log).advance(slice)
+        if slice.rested:
+            return await self._rested(log, turn, slice.until)
+        if result.stop == "approval":
+            return await self._waiting(log, turn, result.approvals)
+        return await self._finished(log, turn, result.stop)
+
+    async def _cancel_expired(self, log: str, questions: Iterable[Approval]) -> None:
+        """End a run whose question was not decided in time: no user is here to be asked again. Resuming it asks again."""
+        for one in questions:
+            if 0 < one.expires <= time() and not await is_said(self._store, one):
+                why = msgspec.json.encode({"why": "The question was not decided in time."}).decode()
+                await self._store.post(log, Note(f"expired:{one.id}", "cancel", why))
+
+    async def give_back(self, log: str, *, after: float = 0.0) -> None:
+        """Have another worker go on with the log."""
+        await self._tables.put_work(log, await self._harness_of(log), after=after)
+
+    async def _harness_of(self, log: str) -> str:
+        (opened, *_) = await self._store.read(log, until=1)
+        return opened.harness if isinstance(opened, ev.Opened) else ""
+
+    async def _finished(self, log: str, turn: int, stop: str) -> AdvancedLog:
+        await self._tables.drop_work(log, turn)
+        return AdvancedLog("finished", stop)
+
+    async def _rested(self, log: str, turn: int, until: float) -> AdvancedLog:
+        if not until:
+            return AdvancedLog("more")
+        return await self._park(log, turn, (log,), max(0.0, until - time()))
+
+    async def _waiting(self, log: str, turn: int, approvals: Iterable[Approval]) -> AdvancedLog:
+        asked = tuple(approvals)
+        first = min((max(0.0, one.expires - time()) for one in asked if one.expires), default=self._look_again)
+        return await self._park(log, turn, dict.fromkeys((log, *(one.thread for one in asked))), first)
+
+    async def _park(self, log: str, turn: int, waits: Iterable[str], seconds: float) -> AdvancedLog:
+        seconds = min(seconds, self._look_again)
+        await self._tables.park_work(log, turn, waits, seconds=seconds)
+        return AdvancedLog("waiting", seconds=seconds)

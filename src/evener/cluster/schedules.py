@@ -1,0 +1,79 @@
+"""Prompts that are submitted by the clock. Each firing has a thread of its own, named by schedule and time: so it happens once.
+
+The schedules lie in the store, with the prompts; any worker of their harness fires one that is due. A time that passed while
+no worker was there is made up for once.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from time import monotonic, time
+from typing import TYPE_CHECKING
+
+from evener.errors import UsageError
+from evener.store.cluster import ClusterTables, Schedule
+from evener.store.protocol import NoLog
+
+if TYPE_CHECKING:
+    from evener.harness.harness import Harness
+
+__all__ = ["ScheduleWatch", "make_schedule", "next_time"]
+
+
+SHORTEST = 1.0
+
+
+def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, cron: str = "") -> Schedule:
+    """Return a schedule that is due next after now. Times of `cron` are UTC."""
+    if not prompt.strip():
+        raise UsageError("The prompt is empty: there is nothing to ask. Give a text.")
+    if bool(every) == bool(cron):
+        raise UsageError("A schedule has an interval or a cron expression: give one of `every` and `cron`.")
+    if every and every < SHORTEST:
+        raise UsageError(f"The interval is {every:g} seconds; it must be at least {SHORTEST:g}.")
+    made = Schedule(name, harness, prompt, every, cron, time())
+    return Schedule(name, harness, prompt, every, cron, next_time(made, time()))
+
+
+def next_time(one: Schedule, now: float) -> float:
+    """Return the first time of the schedule after now."""
+    if one.every:
+        missed = max(0.0, now - one.due) // one.every
+        return one.due + (missed + 1) * one.every
+    try:
+        from cronsim import CronSim, CronSimError
+    except ImportError:
+        raise UsageError("Cron expressions need the package cronsim: pip install 'evener[postgres]'.") from None
+    try:
+        return next(CronSim(one.cron, datetime.fromtimestamp(now, UTC))).timestamp()
+    except (CronSimError, StopIteration):
+        raise UsageError(f"{one.cron!r} is no cron expression. Write five fields, as in '0 9 * * 1-5'.") from None
+
+
+class ScheduleWatch:
+    """Fires what is due, for the workers of some harnesses. It looks once a second, however often it is asked."""
+
+    def __init__(self, harnesses: "Mapping[str, Harness]", tables: ClusterTables) -> None:
+        self._harnesses = harnesses
+        self._tables = tables
+        self._looked = 0.0
+
+    async def fire(self) -> None:
+        """Submit the prompt of one schedule that is due, if there is one."""
+        if monotonic() - self._looked < SHORTEST:
+            return
+        self._looked = monotonic()
+        one = await self._tables.take_schedule(list(self._harnesses))
+        if one is not None:
+            await self._submit(one)
+            await self._tables.schedule_fired(one, next_time(one, time()))
+
+    async def _submit(self, one: Schedule) -> None:
+        """Submit the prompt, unless a worker did that died before it noted so."""
+        name = f"{one.name}-{datetime.fromtimestamp(one.due, UTC):%Y%m%dT%H%M%S}"
+        thread = self._harnesses[one.harness].thread(name, begin=True)
+        try:
+            begun = bool((await thread.state()).run)
+        except NoLog:
+            begun = False
+        if not begun:
+            await thread.submit(one.prompt)

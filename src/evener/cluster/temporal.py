@@ -1,0 +1,211 @@
+"""Performs the runs that other processes submitted, with Temporal: it hands out the work, watches workers and keeps timers.
+
+Who submits or decides needs no Temporal: both write to the store, and wake the log's row in its table of work. A worker takes
+rows that are due and passes them on as a signal, which starts the workflow if there is none. A row stays until its run ends,
+so even a Temporal server that forgot everything is told again.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner
+from temporalio.worker import Worker as EngineWorker
+
+from evener.cluster.advance import LOOK_AGAIN, AdvancedLog, Advancer, is_passing
+from evener.cluster.schedules import ScheduleWatch
+from evener.cluster.worker import GRACE, LONGEST_WAIT, SLICE, describe_error
+from evener.cluster.workflow import ADVANCE, Advanced, Pace, RunLog
+from evener.driver.slice import RunSlice
+from evener.errors import StoreError, UsageError
+from evener.harness.remote import PAUSES, tables_of
+from evener.store.cluster import TakenWork
+from evener.store.protocol import LeaseHeld, Store
+
+if TYPE_CHECKING:
+    from evener.harness.harness import Harness
+
+__all__ = ["TemporalWorker", "connect", "queue_of"]
+
+
+LOCAL = "127.0.0.1:7233"
+HANDED_OVER = 600.0
+"""Seconds after which a log that was passed on is passed on again, if its run has not ended: Temporal may have lost it."""
+GROUP = 16
+"""How many logs are passed on at once."""
+HELD_PAUSE = 0.1
+"""Seconds between two attempts to take a log whose last holder may be alive."""
+
+
+def queue_of(harness: str, store: str) -> str:
+    """Return the task queue on which workers of this harness on this store wait. A log is in one store only."""
+    return f"evener.{harness}.{store[:16]}"
+
+
+async def connect(address: str = "") -> Client:
+    """Return a client of the Temporal server at `address`. UsageError when none answers.
+
+    What is not given comes from where Temporal's own tools look: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, the
+    variables for TLS, and the file temporal.toml. Without any of these it is the server of this machine.
+    """
+    told = ClientConfig.load_client_connect_config()
+    host = address or told.get("target_host") or LOCAL
+    try:
+        told["target_host"] = host
+        return await Client.connect(**told)
+    except RuntimeError:
+        raise UsageError(
+            f"No Temporal server answers at {host}. Start one (for trying it out: `temporal server start-dev`), give its "
+            "address, or use --engine postgres."
+        ) from None
+
+
+class TemporalWorker:
+    """Performs the runs of one harness, `slots` at a time, as a worker of a Temporal server.
+
+    `pace` says how logs are moved; the lease of the store should be as long as its heartbeat. `slice`, `grace` and `say` are
+    those of `Worker`.
+    """
+
+    def __init__(
+        self,
+        harness: "Harness",
+        client: Client,
+        *,
+        slots: int = 8,
+        pace: Pace | None = None,
+        grace: float = GRACE,
+        slice: float = SLICE,
+        look_again: float = LOOK_AGAIN,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._name = harness.name
+        self._queue = ""
+        self._store: Store = harness.store
+        self._tables = tables_of(harness.store)
+        harnesses: Mapping[str, Harness] = {harness.name: harness}
+        self._advancer = Advancer(harnesses, harness.store, look_again=look_again)
+        self._schedules = ScheduleWatch(harnesses, self._tables)
+        self._client = client
+        self._slots = slots
+        self._pace = pace or Pace()
+        self._grace = grace
+        self._slice = slice
+        self._say = say
+        self._slices: set[RunSlice] = set()
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """Take no more runs. Those under way end the step that they are in; then other workers go on with them."""
+        self._draining.set()
+        for slice in self._slices:
+            slice.end()
+
+    async def run(self) -> None:
+        """Work until it is told to drain."""
+        self._queue = queue_of(self._name, await self._tables.store_id())
+        engine = EngineWorker(
+            self._client,
+            task_queue=self._queue,
+            workflows=[RunLog],
+            activities=[self._activity()],
+            max_concurrent_activities=self._slots,
+            max_cached_workflows=0,  # a workflow that is cached by a dead worker is not moved for 10 seconds
+            workflow_runner=UnsandboxedWorkflowRunner(),  # the workflow uses nothing that differs between two runs
+            graceful_shutdown_timeout=timedelta(seconds=self._grace),
+        )
+        async with engine:
+            self._say(f"ready: runs of {self._name!r}, {self._slots} at a time, handed out by Temporal")
+            while not self._draining.is_set():
+                if not await self._pass_on():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._draining.wait(), PAUSES[1] / 2)
+
+    # Passing on what is due.
+
+    async def _pass_on(self) -> bool:
+        """Signal the workflows of logs that are due. False when there was nothing to do, or it could not be done now."""
+        try:
+            await self._schedules.fire()
+            taken = await self._tables.take_work([self._name], seconds=HANDED_OVER, most=GROUP)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            return False
+        return all(await asyncio.gather(*map(self._nudge, taken))) and bool(taken)
+
+    async def _nudge(self, one: TakenWork) -> bool:
+        """Signal the log's workflow; start it, if there is none. Ids only."""
+        try:
+            await self._client.start_workflow(
+                RunLog.run,
+                args=[one.log, self._pace],
+                id=one.log,
+                task_queue=self._queue,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                start_signal="nudge",
+                task_timeout=timedelta(seconds=max(self._pace.heartbeat, 1.0)),  # a worker may die with a task of it, too
+            )
+        except RPCError as error:
+            self._say(f"{one.log}: Temporal could not be told ({error.status.name}); trying again")
+            with suppress(StoreError):  # if this fails, it is passed on when its row comes due
+                await self._advancer.give_back(one.log, after=1.0)
+            return False
+        return True
+
+    # Advancing.
+
+    def _activity(self) -> Callable[..., object]:
+        @activity.defn(name=ADVANCE)
+        async def advance(log: str) -> Advanced:
+            return await self._advance(log)
+
+        return advance
+
+    async def _advance(self, log: str) -> Advanced:
+        """Advance a log, and show signs of life meanwhile. An error's text stays here: it may quote contents."""
+        beating = asyncio.create_task(self._beat())
+        slice = RunSlice(self._slice, longest_wait=LONGEST_WAIT)
+        self._slices.add(slice)
+        if self._draining.is_set():
+            slice.end()
+        failed, turn = "", -1
+        try:
+            turn = await self._tables.turn_of(log)
+            done = await self._take_and_advance(log, turn, slice)
+            if done.kind == "finished":
+                self._say(f"{log}: {done.stop}")
+            return Advanced(done.kind, done.stop, done.seconds)
+        except Exception as error:
+            self._say(f"{log}: {describe_error(error)}")
+            if not is_passing(error):  # the run failed; its log says how
+                with suppress(StoreError):
+                    await self._tables.drop_work(log, turn)
+                return Advanced("finished", type(error).__name__)
+            failed = type(error).__name__
+        finally:
+            self._slices.discard(slice)
+            beating.cancel()
+        raise ApplicationError(failed, type=failed)
+
+    async def _take_and_advance(self, log: str, turn: int, slice: RunSlice) -> AdvancedLog:
+        while True:
+            try:
+                return await self._advancer.advance(log, turn, slice)
+            except LeaseHeld:  # by a worker that was replaced and may be alive: until its lease is over
+                if self._draining.is_set():
+                    return AdvancedLog("more")
+                await asyncio.sleep(HELD_PAUSE)
+
+    async def _beat(self) -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(self._pace.heartbeat / 4)

@@ -1,0 +1,36 @@
+"""How long a run may keep its slot: a worker that has other runs, or that must stop, asks for it back between two steps.
+
+Nothing is interrupted: the step under way ends, what happened is on disk, and any process can go on from there.
+"""
+
+from time import monotonic, time
+
+__all__ = ["RunSlice"]
+
+
+class RunSlice:
+    """One stay of a run in a slot. `longest_wait`: a run that must wait longer, in seconds, leaves the slot meanwhile.
+
+    After the stay, `rested` tells whether the run has more to do, and `until` when: seconds since 1970, 0 for now.
+    """
+
+    def __init__(self, seconds: float = float("inf"), *, longest_wait: float = float("inf")) -> None:
+        self._end = monotonic() + seconds
+        self._longest_wait = longest_wait
+        self._told = False
+        self._moved = False
+        self.rested = False
+        self.until = 0.0
+
+    def end(self) -> None:
+        """Ask for the slot: the run leaves it before its next step."""
+        self._told = True
+
+    def rests(self, wait: float) -> bool:
+        """True if the run leaves the slot now, where its next step comes in so many seconds. A stay has at least one step."""
+        over = self._moved and monotonic() >= self._end
+        self._moved = True
+        if not (self._told or over or wait > self._longest_wait):
+            return False
+        self.rested, self.until = True, time() + wait if wait else 0.0
+        return True

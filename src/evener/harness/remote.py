@@ -1,0 +1,78 @@
+"""Runs that another process performs (`evener.cluster`), and how they are followed from here.
+
+What is to be done stands in the log; the store's table of work only says which logs need a worker.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from time import time
+
+from evener import events as ev
+from evener.errors import UsageError
+from evener.loop.state import RunState, fold
+from evener.result import Approval, result_of
+from evener.store.cluster import Clustered, ClusterTables
+from evener.store.protocol import Erased, NoLog, NoteKeeper, Store
+
+__all__ = ["LATE", "PAUSES", "follow", "is_decided", "is_said", "list_questions", "tables_of"]
+
+
+LATE = 15.0
+"""Seconds after which a worker looks at a run whose submitter did not say that it is whole."""
+PAUSES = (0.02, 0.5)
+
+
+def tables_of(store: Store) -> ClusterTables:
+    """Return what the store keeps for workers. UsageError for a store that keeps nothing for them."""
+    if isinstance(store, Clustered):
+        return store.cluster
+    raise UsageError(
+        "This store keeps no work for workers. Give the harness store='postgresql://...', or call `run` instead of `submit`."
+    )
+
+
+async def follow(store: Store, log: str, *, after: int = 0) -> AsyncIterator[ev.Event]:
+    """Yield the events of a log as they come, until its run rests: it ended, or it waits for a decision that is not there."""
+    state, seq, pause = RunState(), 0, PAUSES[0]
+    while True:
+        events = await store.read(log, after=seq)
+        for number, event in enumerate(events, seq + 1):
+            if number > after:
+                yield event
+        state, seq = fold(events, state), seq + len(events)
+        if state.run and await _rests(store, log, state):
+            return
+        pause = PAUSES[0] if events else min(pause * 2, PAUSES[1])
+        await asyncio.sleep(pause)
+
+
+async def _rests(store: Store, log: str, state: RunState) -> bool:
+    """True if nothing more will happen by itself."""
+    if state.finished is not None and state.finished.cause != "approval":
+        return True
+    if state.finished is None and state.phase != "waiting":
+        return False
+    return not await is_decided(store, log, state)
+
+
+async def is_decided(store: Store, log: str, state: RunState) -> bool:
+    """True if a decision that the run waits for has been said, or its time is over."""
+    for one in list_questions(log, state):
+        if 0 < one.expires <= time() or await is_said(store, one):
+            return True
+    return False
+
+
+async def is_said(store: Store, one: Approval) -> bool:
+    """True if a decision about the question has been said."""
+    if not isinstance(store, NoteKeeper):
+        return False
+    try:
+        return await store.has_note(one.thread, f"decide:{one.id}")
+    except (NoLog, Erased):
+        return False
+
+
+def list_questions(log: str, state: RunState) -> tuple[Approval, ...]:
+    """Return what the run waits for; the questions of agents inside its calls, too."""
+    return result_of(state, (), log=log).approvals

@@ -1,0 +1,310 @@
+"""One server: connects when it is first needed, and again when the connection is lost. Every wait has a deadline.
+
+Everything here runs on one event loop, that of the servers. A task owns the connection from its beginning to its end. A call is
+sent a second time only if it cannot have been received, or if repeating it is harmless.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client._transport import TransportStreams
+from mcp.client.session import ElicitationFnT, IncomingMessage, SamplingFnT
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, Implementation, JSONRPCResponse
+from mcp_types import Tool as ListedTool
+from pydantic import ValidationError
+
+from evener import __version__
+from evener.errors import ConnectFailed, EvenerError, TimedOut, WireError
+from evener.mcp.config import McpServer
+from evener.mcp.repair import mend_result
+from evener.mcp.stdio import open_process
+from evener.transport.secrets import known_secrets, scrub
+
+__all__ = ["McpConnection", "McpRefused"]
+
+T = TypeVar("T")
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+TRIES = 3
+PROBE_SECONDS = 5.0
+MOST_PAGES = 100
+CLOSE_SECONDS = 10.0
+ASSUMED = "2025-11-25"
+# What the SDK 2.3.0 says for an HTTP status of 400 or more without a JSON-RPC body, and for 404 within a session.
+BAD_STATUS, NO_SESSION = "Server returned an error response", "Session terminated"
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+
+class McpRefused(EvenerError):
+    """The server answered with an error."""
+
+
+class _Live:
+    """A connection that was made. `ended`: the server is gone."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.stop = asyncio.Event()
+        self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[None] | None = None
+
+
+class McpConnection:
+    """One server. `report` is told what was left out of its lists; `auth` logs in, where the server asks for it."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        *,
+        report: Callable[[str], None],
+        auth: Callable[[], httpx2.Auth] | None = None,
+        elicit: ElicitationFnT | None = None,
+        sample: SamplingFnT | None = None,
+    ) -> None:
+        self.server = server
+        self.connects = 0
+        """How often a connection was made."""
+        self.stale = True
+        """True if the list of tools may have changed since it was read."""
+        self._report = report
+        self._auth = auth
+        self._elicit = elicit
+        self._sample = sample
+        self._lock = asyncio.Lock()
+        self._live: _Live | None = None
+        self._tail: list[str] = []
+        self._failures = 0
+        self._not_before = 0.0
+
+    async def ask(self, work: Callable[[Client], Awaitable[T]], *, repeatable: bool = True, waits: float = 0.0) -> T:
+        """Do something with the connected client, within the server's timeout. `waits` are seconds beyond that: then the work
+        itself sees to the timeout.
+        """
+        limit = self.server.timeout
+        try:
+            async with asyncio.timeout(limit + self.server.connect_timeout + waits):
+                for left in reversed(range(TRIES)):
+                    client = await self._connected()
+                    try:
+                        async with asyncio.timeout(limit + waits):
+                            return await work(client)
+                    except MCPError as error:
+                        if not (left and self._is_worth_repeating(error, repeatable)):
+                            raise self._explain(error) from None
+                        await asyncio.sleep(FIRST_PAUSE if error.message == BAD_STATUS else 0)
+        except TimeoutError:
+            await self._probe()
+            raise TimedOut(f"{self._named} did not answer within {limit:g} seconds.") from None
+        except ValidationError as error:
+            raise WireError(f"{self._named} gave an answer that is not MCP: {_first_line(error)}.") from None
+        raise AssertionError("unreachable")
+
+    async def list_tools(self) -> list[ListedTool]:
+        """Return all tools, page by page."""
+        found: list[ListedTool] = []
+
+        async def read(client: Client) -> None:
+            found.clear()
+            self.stale = False
+            cursor: str | None = None
+            for _ in range(MOST_PAGES):
+                page = await client.list_tools(cursor=cursor, cache_mode="refresh")
+                found.extend(page.tools)
+                cursor = page.next_cursor
+                if not cursor:
+                    return
+
+        await self.ask(read)
+        return found
+
+    async def aclose(self) -> None:
+        """End the connection, if there is one."""
+        async with self._lock:
+            await self._drop()
+
+    # Connecting.
+
+    @property
+    def _named(self) -> str:
+        return f"The MCP server {self.server.name!r}"
+
+    async def _connected(self) -> Client:
+        async with self._lock:
+            live = self._live
+            if live is not None and not live.ended and live.task is not None and not live.task.done():
+                return live.ready.result()
+            await self._drop()
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(0.0, self._not_before - loop.time()))
+            try:
+                client = await self._open()
+            except EvenerError:
+                self._failures += 1
+                self._not_before = loop.time() + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
+                raise
+            self._failures, self._not_before = 0, loop.time() + FIRST_PAUSE if self.connects else 0.0
+            self.connects += 1
+            self.stale = True
+            return client
+
+    async def _open(self) -> Client:
+        live = self._live = _Live()
+        self._tail.clear()
+        live.task = asyncio.create_task(self._own(live), name=f"mcp-{self.server.name}")
+        seconds = self.server.connect_timeout
+        done, _ = await asyncio.wait((live.ready, live.task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if live.ready.done() and not live.ready.cancelled() and live.ready.exception() is None:
+            return live.ready.result()
+        error = live.ready.exception() if live.ready.done() else None
+        await self._drop()
+        if not done:
+            raise ConnectFailed(f"{self._named} did not answer within {seconds:g} seconds of its start.{self._last_words()}")
+        raise ConnectFailed(f"{self._named} could not be reached: {_describe(error)}.{self._last_words()}") from None
+
+    async def _own(self, live: _Live) -> None:
+        """Hold the connection: the SDK wants it closed by the task that opened it."""
+        try:
+            async with Client(
+                self._watched(live) if self.server.inside is None else self.server.inside,  # type: ignore[arg-type]
+                client_info=Implementation(name="evener", version=__version__),
+                read_timeout_seconds=self.server.timeout,
+                message_handler=self._note,
+                elicitation_callback=self._elicit,
+                sampling_callback=self._sample,
+                mode=self.server.protocol,
+            ) as client:
+                live.ready.set_result(client)
+                await live.stop.wait()
+        except Exception as error:
+            if not live.ready.done():
+                live.ready.set_exception(error)
+        finally:
+            live.ended = True
+
+    @asynccontextmanager
+    async def _watched(self, live: _Live) -> AsyncIterator[TransportStreams]:
+        """Give the streams of the transport, with sloppy answers mended, and note when they end."""
+        async with self._transport() as (read, write):
+            forward, out = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+            async def pass_on() -> None:
+                async with forward:
+                    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        async for message in read:
+                            await forward.send(self._mend(message))
+                live.ended = True
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pass_on)
+                try:
+                    yield out, write
+                finally:
+                    tasks.cancel_scope.cancel()
+            out.close()
+
+    def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
+        return open_process(self.server, self._tail) if self.server.command else self._http()
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncIterator[TransportStreams]:
+        """Connect over HTTP. Redirects to another origin are refused by the SDK."""
+        limits = httpx2.Timeout(self.server.connect_timeout, read=self.server.timeout)
+        auth = self._auth() if self._auth else None
+        async with (
+            httpx2.AsyncClient(headers=dict(self.server.headers), timeout=limits, auth=auth) as client,
+            streamable_http_client(self.server.url, http_client=client) as streams,
+        ):
+            yield streams
+
+    def _mend(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
+        if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCResponse):
+            message.message.result = mend_result(message.message.result, self._version, self._report)
+        return message
+
+    @property
+    def _version(self) -> str:
+        """The protocol that was agreed on; before that, the one that the SDK assumes."""
+        ready = self._live.ready if self._live is not None else None
+        return (ready.result().protocol_version if ready is not None and ready.done() else None) or ASSUMED
+
+    async def _note(self, message: IncomingMessage) -> None:
+        """Note that the list of tools has changed; other notifications are none of ours."""
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            self.stale = True
+
+    # Losing it.
+
+    def _is_worth_repeating(self, error: MCPError, repeatable: bool) -> bool:
+        """True if the connection was lost and is made anew, and the call may be sent again."""
+        if error.code == INVALID_REQUEST and error.message == NO_SESSION:
+            self._lose()
+            return True  # the server does not know the session, so it has done nothing
+        if error.code == CONNECTION_CLOSED:
+            self._lose()
+            return repeatable
+        return repeatable and error.code == INTERNAL_ERROR and error.message == BAD_STATUS
+
+    def _explain(self, error: MCPError) -> EvenerError:
+        if error.code == CONNECTION_CLOSED:
+            return ConnectFailed(f"{self._named} ended the connection before it answered.{self._last_words()}")
+        if error.code == INTERNAL_ERROR and error.message == BAD_STATUS:
+            return ConnectFailed(f"{self._named} answered with an HTTP error.")
+        if error.code == -32001 and "timed out" in error.message.lower():
+            return TimedOut(f"{self._named} did not answer in time.")
+        return McpRefused(scrub(f"{self._named} answered with an error: {error.message}", known_secrets()))
+
+    async def _probe(self) -> None:
+        """After a timeout, see whether the server still answers; if not, end it, so that the next call begins anew."""
+        live = self._live
+        if live is None or not live.ready.done() or live.ended or live.ready.exception() is not None:
+            return
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await live.ready.result().list_tools(cache_mode="refresh")
+        except (TimeoutError, MCPError, ValidationError):
+            self._lose()
+
+    def _lose(self) -> None:
+        if self._live is not None:
+            self._live.ended = True
+
+    async def _drop(self) -> None:
+        live, self._live = self._live, None
+        if live is None or live.task is None:
+            return
+        live.stop.set()
+        if not live.ready.done():
+            live.task.cancel()
+        await asyncio.wait((live.task,), timeout=CLOSE_SECONDS)
+        if not live.task.done():
+            live.task.cancel()
+            await asyncio.wait((live.task,), timeout=CLOSE_SECONDS)
+        if live.ready.done() and not live.ready.cancelled():
+            live.ready.exception()  # it was told, or is no longer wanted
+
+    def _last_words(self) -> str:
+        """Return the last lines of the server's error output, for a message."""
+        lines = "".join(self._tail).strip().splitlines()[-3:]
+        return scrub(f" Its last words: {' / '.join(lines)}", known_secrets()) if lines else ""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _describe(error: BaseException | None) -> str:
+    """Return what went wrong, from the innermost of a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is None:
+        return "it ended at once"
+    words: Any = scrub(str(error), known_secrets()).strip().rstrip(".")
+    return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__

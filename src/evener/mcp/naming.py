@@ -1,0 +1,24 @@
+"""Names that a model calls MCP tools by: `mcp__server__tool`, in letters that every provider takes. Pure."""
+
+import re
+from collections.abc import Collection
+from hashlib import sha256
+
+__all__ = ["name_sampling", "name_tool"]
+
+LONGEST = 64
+OTHER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def name_tool(server: str, tool: str, taken: Collection[str] = ()) -> str:
+    """Return the name of a server's tool. One that was changed, is too long or is taken ends in a hash."""
+    plain = f"mcp__{OTHER.sub('_', server)}__{OTHER.sub('_', tool)}"
+    if len(plain) <= LONGEST and plain not in taken and plain == f"mcp__{server}__{tool}":
+        return plain
+    mark = sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
+    return f"{plain[: LONGEST - 9]}_{mark}"
+
+
+def name_sampling(server: str) -> str:
+    """Return the name of the tool by which a server asks the model. No tool of a server can have it."""
+    return f"mcp_sampling__{OTHER.sub('_', server)}"[:LONGEST]

@@ -1,0 +1,93 @@
+"""What each tool of a server looked like when it was first used: a hash of its description and schema.
+
+A server can change a tool after the user has come to trust it. A tool whose hash is another one asks again.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from evener.errors import StoreError
+
+__all__ = ["FilePins", "MemoryPins", "Pins", "digest_tool"]
+
+Known = dict[str, dict[str, str]]
+MOST_FILE = 16 << 20
+
+
+def digest_tool(name: str, description: str, schema: Mapping[str, object], annotations: object) -> str:
+    """Return the hash of everything that the model and the user are told of a tool."""
+    return sha256(msgspec.json.encode((name, description, schema, annotations), order="deterministic")).hexdigest()
+
+
+class Pins(Protocol):
+    """Remembers one digest for each tool of each server."""
+
+    def read(self, server: str) -> Mapping[str, str]:
+        """Return the digests of the server's tools, by the server's own names."""
+        ...
+
+    def write(self, server: str, digests: Mapping[str, str]) -> None:
+        """Remember these, in place of others for the same tools."""
+        ...
+
+
+class MemoryPins:
+    """Pins that end with the process: a change is found while it runs."""
+
+    def __init__(self) -> None:
+        self._known: Known = {}
+
+    def read(self, server: str) -> Mapping[str, str]:
+        """Return the digests of the server's tools."""
+        return dict(self._known.get(server, {}))
+
+    def write(self, server: str, digests: Mapping[str, str]) -> None:
+        """Remember these."""
+        self._known.setdefault(server, {}).update(digests)
+
+
+class FilePins:
+    """Pins in a JSON file that only the user can read. Written atomically; of two writers at once, the later wins."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, server: str) -> Mapping[str, str]:
+        """Return the digests of the server's tools; none if there is no file."""
+        return self._load().get(server, {})
+
+    def write(self, server: str, digests: Mapping[str, str]) -> None:
+        """Remember these."""
+        known = self._load()
+        known.setdefault(server, {}).update(digests)
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, made = tempfile.mkstemp(prefix=".mcp-", dir=self._file.parent)
+            try:
+                with open(descriptor, "wb") as opened:
+                    opened.write(msgspec.json.format(msgspec.json.encode(known, order="deterministic")))
+                os.replace(made, self._file)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(made)
+                raise
+        except OSError as error:
+            raise StoreError(f"The pins of MCP tools cannot be written to {self._file}: {error.strerror}.") from None
+
+    def _load(self) -> Known:
+        try:
+            content = self._file.read_bytes() if self._file.stat().st_size <= MOST_FILE else b""
+            return msgspec.json.decode(content, type=Known)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"The pins of MCP tools in {self._file} cannot be read ({error}). Delete the file to pin all tools anew."
+            ) from None

@@ -1,0 +1,94 @@
+"""Makes answers of sloppy servers readable: one bad tool must not lose a list, nor a null message an answer. Pure.
+
+The SDK checks an answer as a whole. So what it would refuse is taken out, or filled in, before it looks.
+"""
+
+from collections.abc import Callable, Mapping
+
+from mcp_types import methods
+from pydantic import ValidationError
+
+__all__ = ["mend_error", "mend_result"]
+
+LISTS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+}
+WORDS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "resourceTemplates": "resource template"}
+Report = Callable[[str], None]
+NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource_link": ("uri", "name")}
+
+
+def mend_error(message: dict[str, object]) -> dict[str, object]:
+    """Return a JSON-RPC message whose error, if it is one, has a code and a text."""
+    error = message.get("error")
+    if "error" not in message or "method" in message:
+        return message
+    found: Mapping[str, object] = error if isinstance(error, dict) else {"message": error}
+    code, text = found.get("code"), found.get("message")
+    return {
+        **{key: value for key, value in message.items() if key != "result"},
+        "error": {
+            **found,
+            "code": code if isinstance(code, int) else -32603,
+            "message": text if isinstance(text, str) else f"an error without a message ({text!r})",
+        },
+    }
+
+
+def mend_result(result: dict[str, object], version: str, report: Report) -> dict[str, object]:
+    """Return a result without list entries that the SDK would refuse, and with content that it can read."""
+    for key in LISTS:
+        if isinstance(listed := result.get(key), list):
+            return {**result, key: _keep_sound(key, listed, result, version, report)}
+    content = result.get("content")
+    if isinstance(content, list):
+        # A result without a type is complete (specification of 2026-07-28); the SDK 2.3.0 refuses it.
+        return {"resultType": "complete", **result, "content": [_mend_block(block) for block in content]}
+    return result
+
+
+def _keep_sound(key: str, listed: list[object], result: dict[str, object], version: str, report: Report) -> list[object]:
+    """Return the entries that can be read. They are looked at one by one only if the list as a whole is refused."""
+
+    def complain(entries: list[object]) -> str:
+        try:
+            methods.parse_server_result(LISTS[key], version, {**result, key: entries})
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"] if part != key and not isinstance(part, int))
+            return f"{place}: {first['msg']}" if place else str(first["msg"])
+        except (KeyError, ValueError):
+            return ""  # not of this version: the SDK has its own words for that
+        return ""
+
+    if not complain(listed) or complain([]):
+        return listed
+    kept: list[object] = []
+    for one in listed:
+        if why := (key == "tools" and _about_schema(one)) or complain([one]):
+            name = one.get("name") if isinstance(one, dict) else None
+            named = isinstance(name, str) and name
+            report(f"the {WORDS[key]} {name!r} was left out: {why}" if named else f"a {WORDS[key]} without a name was left out")
+        else:
+            kept.append(one)
+    return kept
+
+
+def _about_schema(tool: object) -> str:
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else {"type": "object"}
+    return "" if isinstance(schema, dict) and schema.get("type") == "object" else "it has no schema of its arguments"
+
+
+def _mend_block(block: object) -> object:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(kind, str):
+        return {"type": "text", "text": str(block)}
+    if kind == "resource":
+        return block if isinstance(block.get("resource"), dict) else {"type": "text", "text": "[a resource without content]"}
+    if kind not in NEEDED:
+        return {"type": "text", "text": f"[content of the unknown type {kind!r}]"}
+    missing = [key for key in NEEDED[kind] if not isinstance(block.get(key), str)]
+    return {"type": "text", "text": f"[{kind} without {', '.join(missing)}]"} if missing else block

@@ -1,0 +1,86 @@
+"""What leaves a process of its spans: redacted attributes, as lines of JSON. Pure but for the secrets that it takes out."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import msgspec
+
+from evener.observe.conventions import Attribute
+from evener.observe.spans import TraceSpan
+from evener.store.redaction import Funnel
+
+__all__ = ["KEY_SHAPES", "attributes_of", "encode_spans", "redact_spans", "trace_funnel"]
+
+CUT = 262_144
+"""Characters of one attribute that are exported; texts in it were cut before."""
+
+
+EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+"""Where a key can begin. A span holds JSON, in which a line break is written with a letter."""
+KEY_SHAPES = (
+    EDGE
+    + r"[sprx](?:k|ai)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{12,}[A-Za-z0-9_-]*",  # OpenAI, Anthropic, Stripe, xAI and others
+    EDGE + r"(?:gsk|hf|r8|npm|pypi|glpat|tgp|nvapi|pplx|csk|fw|whsec|dop_v1|lin_api)[-_][A-Za-z0-9_-]{16,}",
+    EDGE + r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
+    EDGE + r"xox[a-z]-[A-Za-z0-9-]{10,}",
+    EDGE + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
+    EDGE + r"AIza[A-Za-z0-9_-]{30,}",
+    EDGE + r"ya29\.[A-Za-z0-9_-]{20,}",
+    EDGE + r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{8,}\.?[A-Za-z0-9_-]*",  # JSON web tokens
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\")|\Z)",
+    r"(?i)(?:bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*",
+    r"://[^\s/@:\"]+:[^\s/@\"]{3,}@",  # a password in an address
+    r"(?i)(?:api[_-]?key|secret|passw(?:or)?d|access[_-]?token|auth[_-]?token)[A-Za-z0-9_-]*[ \t]*[:=][ \t]*[^\s\"\\,;]{8,}",
+)
+"""What looks like a key, whoever made it. A trace is read by others than its thread, so here a false alarm costs little."""
+
+
+@cache
+def trace_funnel() -> Funnel:
+    """Return what takes secrets out of spans: every one that this process has used, and all that look like one."""
+    return Funnel(patterns=KEY_SHAPES)
+
+
+def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -> Iterator[TraceSpan]:
+    """Yield copies without secrets: names and attributes too, as a tool or an error may be called anything."""
+    clean = _RedactedTexts(funnel)
+    for span in spans:
+        yield msgspec.structs.replace(
+            span,
+            name=clean[span.name],
+            error=funnel.text(span.error),
+            attributes={name: _redact(value, clean) for name, value in span.attributes.items()},
+            content={name: funnel.text(value)[:CUT] for name, value in span.content.items()} if content else {},
+        )
+
+
+class _RedactedTexts(dict[str, str]):
+    """Texts without secrets. The spans of a run say the same again and again, and looking for all shapes of keys is dear."""
+
+    def __init__(self, funnel: Funnel) -> None:
+        super().__init__()
+        self._funnel = funnel
+
+    def __missing__(self, text: str) -> str:
+        found = self[text] = self._funnel.text(text)
+        return found
+
+
+def _redact(value: Attribute, clean: _RedactedTexts) -> Attribute:
+    match value:
+        case str():
+            return clean[value][:CUT]
+        case list():
+            return [clean[one][:CUT] for one in value]
+        case _:
+            return value
+
+
+def attributes_of(span: TraceSpan) -> dict[str, Attribute]:
+    """Return all attributes of a span, those with content included."""
+    return {**span.attributes, **span.content}
+
+
+def encode_spans(spans: Iterable[TraceSpan]) -> bytes:
+    """Return spans as lines of JSON."""
+    return b"".join(msgspec.json.encode(span) + b"\n" for span in spans)

@@ -1,0 +1,224 @@
+"""Where the spans of live runs go: a file of JSON lines, and a collector if one is named. Never makes a run wait, never raises.
+
+A run that ends hands its events to a bounded queue; another thread folds and writes. What does not fit, or cannot be written,
+is dropped and counted. Three variables decide: EVENER_TRACES (a folder, or `off`), EVENER_TRACE_CONTENT (`on` captures what was
+said), EVENER_OTLP (the address of a collector).
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import Protocol
+
+import msgspec
+
+from evener.events import Configured, Event
+from evener.observe.spans import TraceSpan, fold_spans
+
+__all__ = ["RECORDER", "EndedRun", "SpanSink", "TraceRecorder", "TraceSettings", "record_run"]
+
+WAITING = 1_000
+"""Runs that may wait to be written; further ones are dropped."""
+LARGEST = 256 * 1024 * 1024
+"""Bytes of one day's file, after which spans are dropped."""
+KEPT = 30
+"""Files, one a day."""
+AT_EXIT = 2.0
+"""Seconds that a process gives to what waits when it ends."""
+OFF = ("off", "0", "no", "false")
+ON = ("on", "1", "yes", "true")
+
+
+class TraceSettings(msgspec.Struct, frozen=True):
+    """What is recorded, and where. An empty `folder` writes no file; an empty `otlp` sends nothing."""
+
+    folder: str = ""
+    content: bool = False
+    otlp: str = ""
+
+    @classmethod
+    def of_environment(cls) -> "TraceSettings":
+        """Return what the variables say."""
+        given = os.environ.get("EVENER_TRACES", "").strip()
+        content = os.environ.get("EVENER_TRACE_CONTENT", "").strip().lower() in ON
+        folder = "" if given.lower() in OFF else given or _usual_folder()
+        return cls(folder, content, os.environ.get("EVENER_OTLP", "").strip())
+
+    @property
+    def is_on(self) -> bool:
+        """True if anything is recorded."""
+        return bool(self.folder or self.otlp)
+
+
+def _usual_folder() -> str:
+    from evener.store.sqlite.file import data_folder
+
+    return str(data_folder() / "traces")
+
+
+class EndedRun(msgspec.Struct, frozen=True):
+    """What is recorded of a run that came to a stop. `since`: spans that ended before were recorded when it last stopped.
+
+    `thread` and `config` are what the log says before these events.
+    """
+
+    log: str
+    agent: str
+    events: Sequence[Event]
+    since: float = 0.0
+    thread: str = ""
+    config: Configured | None = None
+
+
+class SpanSink(Protocol):
+    """A place for spans."""
+
+    def send(self, spans: Sequence[TraceSpan]) -> None: ...
+
+    def close(self, seconds: float) -> None: ...
+
+
+class TraceRecorder:
+    """The queue and its thread, which begins with the first run. `dropped` counts the runs that were not recorded."""
+
+    def __init__(self, settings: TraceSettings | None = None, *, sinks: Sequence[SpanSink] = ()) -> None:
+        self._settings = settings
+        self._queue: Queue[EndedRun | None] = Queue(WAITING)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._sinks = list(sinks)
+        self.dropped = 0
+
+    @property
+    def settings(self) -> TraceSettings:
+        """What is recorded; the variables are read with the first run."""
+        if self._settings is None:
+            self._settings = TraceSettings.of_environment()
+        return self._settings
+
+    def record(self, run: EndedRun) -> None:
+        """Hand a run over. Returns at once."""
+        if not (self.settings.is_on or self._sinks):
+            return
+        if self._thread is None:
+            self._start()
+        try:
+            self._queue.put_nowait(run)
+        except Full:
+            self.dropped += 1
+
+    def close(self, seconds: float = AT_EXIT) -> None:
+        """Write what waits, for at most so long."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        with suppress(Full):
+            self._queue.put_nowait(None)
+            thread.join(seconds)
+        for sink in self._sinks:
+            sink.close(seconds)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="evener-traces", daemon=True)
+                self._thread.start()
+                atexit.register(self.close)
+
+    def _work(self) -> None:
+        self._sinks = self._sinks or _open_sinks(self.settings)  # here: importing OpenTelemetry must not keep a run waiting
+        while True:
+            run = self._queue.get()
+            runs = [run]
+            with suppress(Empty):
+                while len(runs) < WAITING:
+                    runs.append(self._queue.get_nowait())
+            for one in runs:
+                if one is not None:
+                    self._write(one)
+            if None in runs:
+                return
+
+    def _write(self, run: EndedRun) -> None:
+        try:
+            spans = spans_of(run, content=self.settings.content)
+        except Exception:  # a run must not suffer from what is wrong with its trace
+            self.dropped += 1
+            return
+        for sink in self._sinks:
+            try:
+                sink.send(spans)
+            except Exception:
+                self.dropped += 1
+
+
+def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
+    """Return the spans of a run that have ended since it last stopped, redacted."""
+    from evener.observe.export import redact_spans, trace_funnel
+
+    found = fold_spans(run.events, log=run.log, agent=run.agent, thread=run.thread, config=run.config, content=content)
+    return list(redact_spans((span for span in found if span.end and span.end >= run.since), trace_funnel(), content=content))
+
+
+def _open_sinks(settings: TraceSettings) -> list[SpanSink]:
+    sinks: list[SpanSink] = [TraceFolder(Path(settings.folder))] if settings.folder else []
+    if settings.otlp:
+        from evener.observe.otlp import OtlpSink
+
+        with suppress(Exception):  # it is not installed, or the address is none: `evener doctor` and `evener trace` say so
+            sinks.append(OtlpSink(settings.otlp))
+    return sinks
+
+
+class TraceFolder:
+    """A folder with one file of JSON lines a day, which only its user can read. Old ones are deleted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._day = ""
+
+    def send(self, spans: Sequence[TraceSpan]) -> None:
+        """Append the spans in one write, so that lines of several processes do not mix."""
+        if not spans:
+            return
+        from evener.observe.export import encode_spans
+
+        day = datetime.fromtimestamp(spans[-1].end, UTC).strftime("%Y-%m-%d")
+        path = self._folder / f"{day}.jsonl"
+        if day != self._day:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._day = day
+            for old in sorted(self._folder.glob("????-??-??.jsonl"))[:-KEPT]:
+                old.unlink(missing_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if os.fstat(file).st_size < LARGEST:
+                os.write(file, encode_spans(spans))
+        finally:
+            os.close(file)
+
+    def close(self, seconds: float) -> None:
+        """Nothing is open."""
+
+
+RECORDER = TraceRecorder()
+"""That of this process."""
+
+
+def record_run(
+    log: str,
+    agent: str,
+    events: Sequence[Event],
+    *,
+    thread: str = "",
+    config: Configured | None = None,
+    since: float = 0.0,
+) -> None:
+    """Record a run that came to a stop. Returns at once, and costs nothing where nothing is recorded."""
+    if RECORDER.settings.is_on:
+        RECORDER.record(EndedRun(log, agent, tuple(events), since, thread, config))

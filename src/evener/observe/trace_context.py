@@ -1,0 +1,80 @@
+"""W3C trace context: the `traceparent` that a caller gave, and the one that goes on to providers, tools and MCP servers.
+
+Ids are hashes of what the log says, so a span has the same id whenever it is exported. Nothing is passed on unless a caller
+gave a `traceparent`: by default a request has no header that it did not have before.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+
+import msgspec
+
+from evener.errors import UsageError
+
+__all__ = ["TraceContext", "current_trace", "join_trace", "parse_traceparent", "span_id", "trace_header", "trace_id"]
+
+FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+SAMPLED = "01"
+
+
+class TraceContext(msgspec.Struct, frozen=True):
+    """A place in a trace: hex ids of the trace and of the span. `passed_on`: requests and tools are told of it."""
+
+    trace: str
+    span: str
+    flags: str = SAMPLED
+    passed_on: bool = False
+
+    @property
+    def header(self) -> str:
+        """The value of a `traceparent` header."""
+        return f"00-{self.trace}-{self.span}-{self.flags}"
+
+
+current_trace: ContextVar[TraceContext | None] = ContextVar("evener_trace", default=None)
+"""The span that the present code runs in; None outside of a run that no caller traces."""
+
+
+def trace_id(run: str) -> str:
+    """Return the id of the trace that a run begins."""
+    return sha256(f"evener trace\0{run}".encode()).hexdigest()[:32]
+
+
+def span_id(run: str, what: str = "") -> str:
+    """Return the id of a span of this run: of the run itself, of a request (its id) or of a call (its id)."""
+    return sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
+
+
+def parse_traceparent(text: str) -> TraceContext | None:
+    """Return what a `traceparent` says; None if it is not valid: such a header is to be ignored (W3C Trace Context, 3.2.2)."""
+    found = FORM.fullmatch(text.strip())
+    if found is None or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return None
+    if found[1] == "00" and len(text.strip()) != 55:
+        return None
+    return TraceContext(found[2], found[3], found[4], passed_on=True)
+
+
+@contextmanager
+def join_trace(traceparent: str) -> Iterator[TraceContext]:
+    """Let the runs inside this block be part of the caller's trace, and tell providers and tools of it."""
+    found = parse_traceparent(traceparent)
+    if found is None:
+        raise UsageError(
+            f"{traceparent[:80]!r} is no traceparent. It has the form 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, "
+            "and neither id is all zeros."
+        )
+    token = current_trace.set(found)
+    try:
+        yield found
+    finally:
+        current_trace.reset(token)
+
+
+def trace_header() -> tuple[tuple[str, str], ...]:
+    """Return the header for a request that is made here; empty where no caller traces."""
+    found = current_trace.get()
+    return () if found is None or not found.passed_on else (("traceparent", found.header),)

@@ -1,0 +1,213 @@
+"""Connections to a PostgreSQL server: how they are made, what their errors mean, and the shape that the SQL jobs expect.
+
+The jobs of `store/sqlite` are written for `sqlite3.Connection`: `execute` with `?` for values. A `PostgresConnection` has that
+shape, so that one set of jobs serves both stores. An address, and so a password, stands in no error and no log.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+from evener.errors import StoreError, UsageError
+from evener.store.postgres.arrays import let_pass
+from evener.store.postgres.schema import upgrade
+from evener.store.protocol import Damaged
+from evener.store.sqlite.file import SAFE, StoreBusy, StoreFull
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg_pool import ConnectionPool
+
+__all__ = ["Dial", "PostgresConnection", "StoreUnreachable", "load_psycopg", "persist", "postgres_error", "was_lost"]
+
+
+PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+MOST_IDLE = 5.0
+"""Seconds after which the server ends a transaction that does nothing: a process that was stopped in one holds up others."""
+LONGEST_STATEMENT = 300.0
+NAME = "evener"
+
+
+class StoreUnreachable(StoreError):
+    """The server did not answer, or ended the connection. What was acknowledged is safe."""
+
+    retryable = True
+
+
+# By the class of the SQLSTATE, or the whole of it.
+TABLE: dict[str, tuple[type[StoreError], str, str]] = {
+    "53100": (StoreFull, "has no room left", "Free some space on the server and try again."),
+    "53": (StoreBusy, "is short of memory or connections", "Try again; if it stays so, allow it more."),
+    "40": (StoreBusy, "could not decide between two writers", "Try again."),
+    "55P03": (StoreBusy, "was locked by another connection for too long", "Try again."),
+    "57014": (StoreBusy, "took longer than a statement may", "Try again; if it stays so, look at the server's load."),
+    "42501": (
+        StoreError,
+        "may not be used so by this role",
+        "Give the role the rights that docs/scale.md lists, or use another.",
+    ),
+    "28": (StoreError, "does not let this user in", "Check user and password in the address."),
+    "3D": (StoreError, "has no database of that name", "Make the database, or correct the address."),
+    "25006": (StoreError, "can only be read", "Give the address of the primary server."),
+    "XX": (Damaged, "is damaged", "Stop the server and look at its log; restore a backup if needed."),
+    "22": (StoreError, "cannot hold such a value", "Keep the content as a file and store its name."),
+    "54": (StoreError, "cannot hold a value that large", "Keep the content as a file and store its name."),
+}
+OTHER = (StoreError, "could not do what was asked", "Try again; if it stays so, look at the server's log.")
+
+
+@cache
+def load_psycopg() -> Any:
+    """Return the library. UsageError when it is not installed."""
+    try:
+        import psycopg
+        import psycopg.rows
+    except ImportError:
+        raise UsageError(
+            "A store on PostgreSQL needs the extra `postgres`. Install it: pip install 'evener[postgres]'."
+        ) from None
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # it reports to its caller, not to the user's terminal
+    return psycopg
+
+
+def was_lost(error: Exception) -> bool:
+    """True if the connection is gone, so that whether the last commit was done is not known."""
+    psycopg = load_psycopg()
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    code = error.sqlstate or ""
+    return not code or (code[:2] in ("08", "57") and code != "57014") or code == "25P03"
+
+
+def postgres_error(error: Exception) -> StoreError:
+    """Return the StoreError for the caller. One of ours passes as it is."""
+    if isinstance(error, StoreError):
+        return error
+    psycopg = load_psycopg()
+    if not isinstance(error, psycopg.Error):
+        return StoreError(f"The PostgreSQL store {OTHER[1]} ({type(error).__name__}: {error}). {SAFE} {OTHER[2]}")
+    if was_lost(error):
+        return StoreUnreachable(
+            "The PostgreSQL server did not answer or ended the connection. What was acknowledged before is safe. "
+            "Check that it runs and that the address is right, then try again."
+        )
+    code = error.sqlstate or ""
+    kind, happened, advice = TABLE.get(code) or TABLE.get(code[:2]) or OTHER
+    return kind(f"The PostgreSQL store {happened} (SQLSTATE {code}). {SAFE} {advice}")
+
+
+class Dial:
+    """Makes connections to one schema of one database. `patience` is how many seconds we wait for the server, or for a lock."""
+
+    def __init__(self, address: str, schema: str, patience: float) -> None:
+        self._address = address
+        self._schema = schema
+        self.patience = patience
+        self._upgraded = False
+
+    def settings(self) -> dict[str, Any]:
+        """Return what each connection is made with, but for the address."""
+        settings = {
+            "search_path": self._schema,
+            "synchronous_commit": "on",  # whatever the server's default: an append is durable when it returns
+            "lock_timeout": f"{self.patience * 1000:.0f}",
+            "statement_timeout": f"{LONGEST_STATEMENT * 1000:.0f}",
+            "idle_in_transaction_session_timeout": f"{MOST_IDLE * 1000:.0f}",
+            "client_min_messages": "error",
+        }
+        return {
+            "autocommit": True,
+            "connect_timeout": max(2, round(self.patience)),
+            "application_name": NAME,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+        }
+
+    def __call__(self) -> "psycopg.Connection":
+        """Connect, once. Raises what psycopg raises."""
+        made: psycopg.Connection = load_psycopg().connect(self._address, **self.settings())
+        try:
+            if not self._upgraded:
+                upgrade(made, self._schema)
+                self._upgraded = True
+            let_pass(made)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def pool(self, size: int) -> "ConnectionPool[Any]":
+        """Return a pool of connections that are made as they are needed. Its maker closes it."""
+        from psycopg_pool import ConnectionPool
+
+        if not self._upgraded:
+            self.persist().close()  # the tables are there
+        return ConnectionPool(
+            self._address, kwargs=self.settings(), min_size=0, max_size=size, timeout=self.patience, open=True
+        )
+
+    def persist(self) -> "psycopg.Connection":
+        """Connect, however often that takes within the patience: a server that restarts is back in a moment."""
+        made: psycopg.Connection = persist(self, self.patience)
+        return made
+
+
+def persist(work: Callable[[], Any], patience: float) -> Any:
+    """Do what can be done again, until the server answers or `patience` seconds have passed."""
+    deadline, pause = monotonic() + patience, PAUSE
+    while True:
+        try:
+            return work()
+        except load_psycopg().Error as error:
+            if not was_lost(error) or monotonic() + pause > deadline:
+                raise postgres_error(error) from None
+        sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+@cache
+def _translate(statement: str) -> bytes:
+    return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
+class PostgresConnection:
+    """One connection in the shape of `sqlite3.Connection`. `raw` is psycopg's; it is made anew by `reconnect`."""
+
+    def __init__(self, dial: Dial, raw: "psycopg.Connection | None" = None) -> None:
+        self._dial = dial
+        self.raw = raw or dial.persist()
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """Execute one statement; a cursor."""
+        return self.raw.execute(_translate(statement), values)
+
+    def executemany(self, statement: str, several: Iterable[Sequence[object]]) -> None:
+        """Execute one statement for each of the values."""
+        rows = list(several)
+        if rows:
+            with self.raw.cursor() as cursor:
+                cursor.executemany(_translate(statement), rows)
+
+    @property
+    def in_transaction(self) -> bool:
+        """True if a transaction was begun."""
+        return bool(self.raw.info.transaction_status)
+
+    def roll_back(self) -> None:
+        """End a transaction that failed, if the connection is still there."""
+        if not self.raw.closed and self.in_transaction:
+            self.raw.rollback()
+
+    def reconnect(self) -> None:
+        """Connect anew. StoreUnreachable when the server does not come back in time."""
+        self.close()
+        self.raw = self._dial.persist()
+
+    def close(self) -> None:
+        """Close it."""
+        self.raw.close()

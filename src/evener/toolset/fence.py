@@ -1,0 +1,109 @@
+"""The fence: which paths below one root may be read and written. Pure; every door (file tools, search, shell) asks it.
+
+A pattern is matched step by step: `*` within a step, `**` for any number of steps. A pattern without a slash means that name
+anywhere. What is below a folder that fits, fits, too. A path that fits a denied pattern in another case, or with look-alikes,
+is denied as well. Paths are those that the kernel found, so their characters mean nothing but themselves.
+"""
+
+import posixpath
+import re
+from fnmatch import translate
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from evener.errors import BadValue
+from evener.policy.matchers import fold_text
+from evener.transcript.blocks import as_tuple, check_text
+
+__all__ = ["PRIVATE", "Access", "Fence"]
+
+Access = Literal["read", "write"]
+
+PRIVATE = (".env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg")
+"""Names that usually hold secrets: denied unless the program says otherwise."""
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be touched below the root.
+
+    `deny` are patterns that can be neither read, written nor listed; `read_only` ones can be read. With `allow`, only what
+    fits one of its patterns is there at all. `writable` False makes everything read-only.
+    """
+
+    deny: tuple[str, ...] = PRIVATE
+    read_only: tuple[str, ...] = (".git",)
+    allow: tuple[str, ...] = ()
+    writable: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("deny", "read_only", "allow"):
+            patterns = as_tuple(getattr(self, name), f"Fence.{name}")
+            for pattern in patterns:
+                check_text(pattern, f"Each of Fence.{name}")
+                if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+                    raise BadValue(f"Fence.{name}: {pattern!r} is no pattern below the root. Write it relative, without '..'.")
+            force_setattr(self, name, patterns)
+
+    def refuse(self, path: str, access: Access) -> str:
+        """Return why a path relative to the root may not be accessed so; empty if it may. The root itself is `.`."""
+        if path in ("", "."):
+            return "" if access == "read" or self.writable else "Nothing may be written here."
+        denied = match_any(path, self.deny)
+        if denied:
+            return f"{path} is denied by the pattern {denied!r}."
+        if self.allow and not match_any(path, self.allow, sure=True):
+            return f"{path} is not among what is allowed here: {', '.join(self.allow)}."
+        if access == "read":
+            return ""
+        if not self.writable:
+            return "Nothing may be written here: the tools are read-only."
+        kept = match_any(path, self.read_only)
+        return f"{path} is read-only by the pattern {kept!r}." if kept else ""
+
+    def may_hold(self, path: str) -> bool:
+        """True if a folder may be walked: it is not denied, and something allowed may be below it."""
+        return path in ("", ".") or not match_any(path, self.deny)
+
+
+def match_any(path: str, patterns: tuple[str, ...], *, sure: bool = False) -> str:
+    """Return the first pattern that a path, or a folder above it, fits; empty if none. `sure`: look-alikes do not count."""
+    if not patterns:
+        return ""
+    plain = posixpath.normpath(path)
+    hit = compile_patterns(patterns, sure).match(plain)
+    if hit is None and not sure and not plain.isascii():
+        hit = compile_patterns(patterns, sure).match("/".join(map(fold_text, plain.split("/"))))
+    return "" if hit is None else patterns[int((hit.lastgroup or "p0")[1:])]
+
+
+@lru_cache(256)
+def compile_patterns(patterns: tuple[str, ...], sure: bool = False, below: bool = True) -> "re.Pattern[str]":
+    """Return one expression for all patterns, with a named group for each. `below`: what is below a folder that fits, too."""
+    whole = "|".join(f"(?P<p{number}>{_translate(pattern)})" for number, pattern in enumerate(patterns))
+    return re.compile(rf"(?:{whole}){'(?:/.*)?' if below else ''}\Z", re.DOTALL | (0 if sure else re.IGNORECASE))
+
+
+def _translate(pattern: str) -> str:
+    steps = pattern.split("/") if "/" in pattern else ["**", pattern]
+    while len(steps) > 1 and steps[-1] == "**":
+        steps.pop()
+    return "".join(_step(step, last=number == len(steps) - 1) for number, step in enumerate(steps))
+
+
+ANY = re.compile(r"\\.|\[\^?[^\]]*\]|\.", re.DOTALL)
+
+
+def _within_step(found: "re.Match[str]") -> str:
+    """Return what stands for one character, so that it is no slash."""
+    text = found[0]
+    return "[^/]" if text == "." else f"{text[:-1]}/]" if text.startswith("[^") else text
+
+
+def _step(step: str, *, last: bool) -> str:
+    if step == "**":
+        return ".*" if last else "(?:[^/]+/)*"
+    inner = ANY.sub(_within_step, translate(step).removeprefix("(?s:").removesuffix(")\\Z"))
+    return inner if last else f"{inner}/"

@@ -1,0 +1,123 @@
+"""Labels: where a result comes from, whether it is trusted, and which tools together could leak data.
+
+A tool may show private data, show text that others wrote, or send data out. The three together let an instruction that is
+hidden in untrusted text send private data away: `guard_mixing` makes outward calls wait for approval where all three meet.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import wraps
+from typing import Literal, TypeVar, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from evener.errors import UsageError
+from evener.tools.result import Envelope, envelope_of
+from evener.tools.tool import Tool
+from evener.transcript.ask import HostedTool
+from evener.transcript.blocks import json_text
+
+__all__ = ["HOSTED", "LABEL", "ToolLabel", "Trait", "guard_labelled", "guard_mixing", "label", "label_of", "traits_of"]
+
+LABEL = "label"
+"""The key of the label in the metadata of a tool and of its results."""
+
+Trait = Literal["private", "untrusted", "outward"]
+"""`private`: results hold the user's data. `untrusted`: results hold text that others wrote. `outward`: a call sends data."""
+TRAITS: tuple[Trait, ...] = get_args(Trait)
+HOSTED: Mapping[str, tuple[Trait, ...]] = {
+    "web_search": ("untrusted", "outward"),
+    "remote_mcp": ("untrusted", "outward"),
+    "file_search": ("private",),
+    "code_execution": (),
+    "image_generation": (),
+}
+"""The traits of tools that a provider runs."""
+
+
+class ToolLabel(msgspec.Struct, frozen=True):
+    """What is known of a tool: its name, the set it belongs to, and its traits."""
+
+    tool: str
+    source: str
+    traits: tuple[Trait, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """True if no text of others is in its results."""
+        return "untrusted" not in self.traits
+
+
+def label(tool: Tool, *traits: Trait, source: str = "files") -> Tool:
+    """Return the tool with a label on itself and on each of its results; private if no trait is given."""
+    for trait in traits:
+        if trait not in TRAITS:
+            raise UsageError(f"{trait!r} is no trait of a tool. The traits are {', '.join(TRAITS)}.")
+    known = ToolLabel(tool.name, source, traits or ("private",))
+    fact = {LABEL: {**msgspec.to_builtins(known), "trusted": known.trusted}}
+    inner = tool.function
+
+    def stamp(value: object) -> Envelope:
+        made = envelope_of(value)
+        return replace(made, meta=json_text({**made.metadata, **fact}, "The metadata of a result"))
+
+    @wraps(inner)
+    def labelled(*given: object, **named: object) -> Envelope:
+        return stamp(inner(*given, **named))
+
+    @wraps(inner)
+    async def labelled_later(*given: object, **named: object) -> Envelope:
+        found = inner(*given, **named)
+        return stamp(await found if isinstance(found, Awaitable) else found)
+
+    return replace(tool, function=labelled_later if tool.awaits else labelled, metadata={**tool.metadata, **fact})
+
+
+def label_of(tool: Tool) -> ToolLabel | None:
+    """Return the label of a tool; None if it has none: then nothing is known of it."""
+    found = tool.metadata.get(LABEL)
+    return msgspec.convert(found, ToolLabel) if isinstance(found, Mapping) else None
+
+
+def traits_of(tool: Tool) -> tuple[Trait, ...]:
+    """Return the traits of a tool. One without a label counts as untrusted, and as outward unless it only reads."""
+    known = label_of(tool)
+    if known is not None:
+        return known.traits
+    return ("untrusted",) if tool.effect == "read" else ("untrusted", "outward")
+
+
+def guard_mixing(tools: Iterable[Tool], hosted: Iterable[HostedTool] = ()) -> tuple[Tool, ...]:
+    """Return the tools; where all three traits meet among them, calls of outward tools wait for approval.
+
+    A hosted tool cannot wait: its provider calls it. So one that sends data out is refused there.
+    """
+    return tuple(_guard(tuple(tools), tuple(hosted), traits_of))
+
+
+def guard_labelled(tools: Iterable[object], hosted: Iterable[HostedTool] = ()) -> list[object]:
+    """Do the same, as far as tools have labels: of others nothing is assumed."""
+    return _guard(tuple(tools), tuple(hosted), _labelled_traits)
+
+
+def _labelled_traits(tool: object) -> tuple[Trait, ...]:
+    known = label_of(tool) if isinstance(tool, Tool) else None
+    return () if known is None else known.traits
+
+
+T = TypeVar("T")
+
+
+def _guard(tools: tuple[T, ...], hosted: tuple[HostedTool, ...], traits: Callable[[T], tuple[Trait, ...]]) -> list[T]:
+    sent = {one.name: HOSTED.get(one.name, TRAITS) for one in hosted}
+    found = {trait for known in (*map(traits, tools), *sent.values()) for trait in known}
+    if found < set(TRAITS):
+        return list(tools)
+    sends = next((name for name, known in sent.items() if "outward" in known), "")
+    if sends:
+        raise UsageError(
+            f"The hosted tool {sends!r} sends data out, and beside it are tools that show text of others and your data. Its "
+            "provider calls it without asking, so such a text could send your data away. Leave one of them out, use a tool "
+            'that runs here (the set "web"), or allow it with Policy(mixing="allow").'
+        )
+    return [replace(tool, approval=True) if isinstance(tool, Tool) and "outward" in traits(tool) else tool for tool in tools]

@@ -1,0 +1,65 @@
+"""The arguments of a call as a page shows them: all that the text says, with the escapes of its strings resolved.
+
+Reading JSON into values would round numbers and drop a name that is given twice. A user who decides must see both.
+"""
+
+import json
+
+import msgspec
+
+from evener.toolset.question import ASK_USER
+from evener.transcript.blocks import ToolCall
+
+__all__ = ["question_of", "write_arguments"]
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The fields of an object, also those of one name."""
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+def write_arguments(raw: str) -> str:
+    """Return the text in lines; as it is if it is no JSON."""
+    try:
+        value = json.loads(raw, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+        return _write(value, "\n")
+    except (ValueError, RecursionError):
+        return raw
+
+
+def _write(value: object, end: str) -> str:
+    inner = end + " "
+    match value:
+        case _Pairs():
+            lines = [f"{inner}{_quote(name)}: {_write(one, inner)}" for name, one in value]
+            return f"{{{','.join(lines)}{end}}}" if lines else "{}"
+        case list():
+            lines = [f"{inner}{_write(one, inner)}" for one in value]
+            return f"[{','.join(lines)}{end}]" if lines else "[]"
+        case _Number():
+            return str(value)
+        case _:
+            return _quote(value)
+
+
+def _quote(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()  # half a pair stays an escape
+
+
+class _Question(msgspec.Struct, forbid_unknown_fields=True):
+    question: str
+    choices: list[str] | None = None
+
+
+def question_of(call: ToolCall) -> dict[str, object] | None:
+    """Return the question that a call puts to the user, and the answers to choose from; None if it is another call."""
+    if call.name != ASK_USER:
+        return None
+    try:
+        asked = msgspec.json.decode(call.raw, type=_Question)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return {"text": asked.question, "choices": asked.choices or []}

@@ -1,0 +1,94 @@
+"""Who may ask the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others: 403.
+
+The token is the first part of the path, so nothing at all is served without it. A page of another site knows neither the token
+nor, by DNS rebinding, a Host that passes.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+__all__ = ["HEADERS", "LARGEST_BODY", "Guard"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LARGEST_BODY = 4 * 1024 * 1024
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    (b"cache-control", b"no-store"),
+)
+REFUSED = b"Refused. Open the address that `evener view` printed.\n"
+
+
+class Guard:
+    """Stands in front of the app. `port` is that of the server."""
+
+    def __init__(self, app: App, *, token: str, port: int) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http" or not self._may_pass(scope):
+            await _refuse(send)
+            return
+        path = str(scope["path"]).partition("/")[2].partition("/")[2]
+        await self._app({**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}, receive, _with_headers(send))
+
+    def _may_pass(self, scope: Scope) -> bool:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        host = headers.get(b"host", b"")
+        given = str(scope["path"]).split("/", 2)
+        if host not in self._hosts or len(given) < 3 or not hmac.compare_digest(given[1].encode(), self._token):
+            return False
+        origin = headers.get(b"origin")
+        if origin is not None and origin != b"http://" + host:
+            return False
+        if headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none"):
+            return False
+        return scope["method"] in ("GET", "HEAD") or (scope["method"] == "POST" and _is_ours(headers))
+
+
+def _is_ours(headers: dict[bytes, bytes]) -> bool:
+    """True if a request that changes something was made by our own page: no form and no other site can send it."""
+    length = headers.get(b"content-length", b"")
+    return (
+        b"origin" in headers
+        and headers.get(b"content-type", b"").split(b";")[0] == b"application/json"
+        and length.isdigit()
+        and int(length) <= LARGEST_BODY
+    )
+
+
+async def _refuse(send: Send) -> None:
+    length = str(len(REFUSED)).encode()
+    headers = [*HEADERS, (b"content-type", b"text/plain"), (b"content-length", length)]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": REFUSED})
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = {name for name, _ in message["headers"]}
+            message = {**message, "headers": [*message["headers"], *(one for one in HEADERS if one[0] not in given)]}
+        await send(message)
+
+    return sending

@@ -1,0 +1,254 @@
+"""The list of threads: what each came to, read once for each length of its log and kept; and what of it a filter leaves.
+
+Reads the store, writes nothing.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+from functools import partial
+from time import monotonic
+
+import msgspec
+
+from evener import events as ev
+from evener.errors import EvenerError
+from evener.loop.state import RunState, apply
+from evener.observe.metrics import Metrics
+from evener.result import approvals_of
+from evener.store.protocol import NoteKeeper, Store, Summary
+from evener.transcript.reply import Usage
+
+__all__ = ["Glimpse", "ListedThread", "ThreadIndex", "glimpse_of", "is_decided"]
+
+TITLE = 160
+GROUPS = {
+    "waiting": ("approval",),
+    "running": ("running",),
+    "failed": (
+        "provider_error", "unexpected", "tool_retries", "output_retries", "unreadable", "interrupted", "limit", "repeated",
+    ),
+}  # fmt: skip
+GROUP = {condition: group for group, conditions in GROUPS.items() for condition in conditions}
+Question = tuple[str, str]
+"""A thread, and the id of an approval in it."""
+FEW, AT_ONCE = 100, 0.05
+"""A list waits for so few logs to be read, so many seconds. More are read after it was given."""
+SLOW = 0.02
+"""Seconds. A list that takes longer to make is given again for four times as long."""
+
+
+class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the events of one log say in short. `condition` is that of its last run."""
+
+    prompt: str = ""
+    model: str = ""
+    condition: str = ""
+    cost: float = 0.0
+    exact: bool = True
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    requests: int = 0
+    waiting: int = 0
+
+
+class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thread in the list. `seen` is None, and `condition` empty, until its log was read. `group` is that of a filter."""
+
+    thread: str
+    log: str
+    title: str
+    tags: tuple[str, ...]
+    harness: str
+    events: int
+    branches: int
+    changed: float
+    began: float
+    held: bool
+    erased: bool
+    condition: str = ""
+    group: str = ""
+    seen: Glimpse | None = None
+
+    @property
+    def inside(self) -> bool:
+        """True if it is the thread of an agent inside a call."""
+        return "/" in self.harness
+
+
+def glimpse_of(events: Sequence[ev.Event], log: str, *, held: bool) -> tuple[Glimpse, Question | None]:
+    """Return what the events of a log say, and the first question that waits in it."""
+    state, prompt, usage, cost, exact, requests = RunState(), "", Usage(), Decimal(0), True, 0
+    for event in events:
+        match event:
+            case ev.Prompted(message=message) if not prompt:
+                prompt = message.text[:TITLE]
+            case ev.Replied():
+                usage, cost, exact = usage + (event.message.usage or Usage()), cost + event.cost, exact and event.exact
+                requests += 1
+            case ev.CallFinished(nested=ev.Nested() as nested):
+                usage, cost = usage + nested.usage, cost + nested.cost
+            case ev.Compacted() | ev.CompactionFailed():
+                usage, cost, exact = usage + event.usage, cost + event.cost, exact and event.exact
+        state = apply(state, event)
+    asked = approvals_of(state, log) if state.finished is None else ()
+    seen = Glimpse(
+        prompt, state.model or (state.config.model if state.config else ""), _condition(state, held=held),
+        float(cost), exact, usage.input_total, usage.output_total, usage.cache_read, requests, len(asked),
+    )  # fmt: skip
+    return seen, (asked[0].thread, asked[0].id) if asked else None
+
+
+def _condition(state: RunState, *, held: bool) -> str:
+    if state.finished is not None:
+        return state.finished.cause
+    if not state.run:
+        return "empty"
+    if state.phase == "waiting":
+        return "approval"
+    return "running" if held else "interrupted"
+
+
+async def is_decided(store: Store, question: Question) -> bool:
+    """True if a decision about it was posted, and the run has not taken it yet."""
+    thread, approval = question
+    return isinstance(store, NoteKeeper) and await store.has_note(thread, f"decide:{approval}")
+
+
+class ThreadIndex:
+    """The list. Logs that were not read yet are read in the background, the newest first.
+
+    `version` changes with every change of the list. A large store takes long to list, so a list is kept for some time.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.version = 0
+        self._store = store
+        self._seen: dict[str, tuple[tuple[int, bool], Glimpse, Question | None]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._left: deque[Summary] = deque()
+        self._made: object = None
+        self._lines: list[ListedThread] = []
+        self._words: list[str] = []
+        self._lock = asyncio.Lock()
+        self._at = self._took = 0.0
+
+    async def lines(self, *, rarely: bool = False) -> list[ListedThread]:
+        """Return every thread, the one that changed last first. Erased ones are listed, too: they leave a skeleton.
+
+        `rarely`: listing may take a twentieth of the time, and happens twice a second at most.
+        """
+        pause = max(0.5, 20 * self._took) if rarely else 4 * self._took if self._took > SLOW else 0.0
+        async with self._lock:
+            if not self._at or monotonic() - self._at >= pause:
+                await self._list()
+                self._at = monotonic()
+        return self._lines
+
+    def expire(self) -> None:
+        """List anew for the next request: this process has changed the store."""
+        self._at = 0.0
+
+    def choose(
+        self, text: str, *, group: str = "", agents: bool = False, only: Collection[str] | None = None
+    ) -> list[ListedThread]:
+        """Return the listed threads with all words of a text; of one group; with those of agents; of these threads only."""
+        words = text.lower().split()
+        return [
+            line
+            for line, said in zip(self._lines, self._words, strict=True)
+            if (agents or not line.inside)
+            and (not group or line.group == group)
+            and (line.thread in only if only is not None else all(word in said for word in words))
+        ]
+
+    def count(self, *, agents: bool) -> Counter[str]:
+        """Return how many threads are in each group."""
+        return Counter(line.group for line in self._lines if line.group and (agents or not line.inside))
+
+    @property
+    def left(self) -> int:
+        """How many logs are still to be read."""
+        return len(self._left)
+
+    def find(self, log: str) -> ListedThread | None:
+        """Return the line of the thread whose head is this log; None if it is not listed yet."""
+        return next((line for line in self._lines if line.log == log), None)
+
+    async def metrics(self) -> str:
+        """Return the metrics of every thread's head, as Prometheus reads them."""
+        made = Metrics()
+        for line in await self.lines():
+            try:
+                made.add(await self._store.read(line.log))
+            except EvenerError:
+                continue
+        return made.text()
+
+    async def _list(self) -> None:
+        began = monotonic()
+        summaries = await self._store.logs()
+        self._took = monotonic() - began
+        waiting = {log: found[2] for log, found in self._seen.items() if found[2]}
+        decided = frozenset([log for log, asked in waiting.items() if await is_decided(self._store, asked)])
+        made = (summaries, len(self._left), decided)
+        if made == self._made:
+            return
+        threads: dict[str, list[Summary]] = {}
+        for one in summaries:
+            threads.setdefault(one.thread, []).append(one)
+        heads = {thread: next((one for one in several if one.head), several[0]) for thread, several in threads.items()}
+        self._left = deque(one for one in heads.values() if not one.erased and not self._knows(one))
+        if self._left and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read())
+            if len(self._left) <= FEW:
+                await asyncio.wait([self._reading], timeout=AT_ONCE)  # a small store is shown with all that it has
+        self._lines = [self._line(heads[thread], several, decided) for thread, several in threads.items()]
+        self._words = [_words_of(line) for line in self._lines]
+        self._made = (summaries, len(self._left), decided)
+        self.version += 1
+
+    def _knows(self, one: Summary) -> bool:
+        found = self._seen.get(one.log)
+        return found is not None and found[0] == (one.events, one.held)
+
+    async def _read(self) -> None:
+        if len(self._left) > FEW:
+            await asyncio.sleep(4 * AT_ONCE)
+        while self._left:
+            one = self._left[0]
+            try:
+                work = partial(glimpse_of, await self._store.read(one.log), one.log, held=one.held)
+                seen, asked = work() if one.events < 500 else await asyncio.to_thread(work)
+            except EvenerError as error:
+                seen, asked = Glimpse(prompt=str(error)[:TITLE], condition="unreadable"), None
+            self._seen[one.log] = ((one.events, one.held), seen, asked)
+            if self._left and self._left[0] is one:
+                self._left.popleft()
+            await asyncio.sleep(0)
+
+    def _line(self, head: Summary, several: list[Summary], decided: Collection[str]) -> ListedThread:
+        found = self._seen.get(head.log)
+        seen = found[1] if found else None
+        root = next((one for one in several if one.log == one.thread), head)
+        condition = _condition_of(head, seen, decided=head.log in decided)
+        return ListedThread(
+            head.thread, head.log, root.title or head.title, root.tags or head.tags, head.harness, head.events, len(several),
+            max(one.changed for one in several), root.began, head.held, bool(head.erased), condition,
+            GROUP.get(condition, ""), seen,
+        )  # fmt: skip
+
+
+def _condition_of(head: Summary, seen: Glimpse | None, *, decided: bool) -> str:
+    if head.erased:
+        return "erased"
+    if head.held and (seen is None or seen.condition != "approval"):
+        return "running"
+    return "decided" if decided else seen.condition if seen else ""
+
+
+def _words_of(line: ListedThread) -> str:
+    seen = line.seen or Glimpse()
+    return " ".join((line.title, seen.prompt, seen.model, *line.tags, line.thread)).lower()

@@ -1,0 +1,68 @@
+"""Pictures in events: only raster images whose bytes are what they say. Anything that a browser might run is not served."""
+
+import binascii
+from base64 import b64decode
+
+from evener import events as ev
+from evener.errors import EvenerError
+from evener.store.protocol import Store
+from evener.transcript.blocks import Block, ImageBlock, Inline, Stored
+from evener.transcript.message import Message
+
+__all__ = ["find_image"]
+
+BEGINNINGS = {
+    "image/png": (b"\x89PNG\r\n\x1a\n",),
+    "image/jpeg": (b"\xff\xd8\xff",),
+    "image/gif": (b"GIF87a", b"GIF89a"),
+    "image/webp": (b"RIFF",),
+}
+
+
+async def find_image(store: Store, event: ev.Event, place: str) -> tuple[str, bytes] | None:
+    """Return the media type and the bytes of the picture at this place of an event; None if there is none to be shown."""
+    block = _find(event, place.split("/"))
+    if not isinstance(block, ImageBlock):
+        return None
+    content = await _read(store, block)
+    for kind, beginnings in BEGINNINGS.items():
+        if content.startswith(beginnings) and (kind != "image/webp" or content[8:12] == b"WEBP"):
+            return kind, content
+    return None
+
+
+async def _read(store: Store, block: ImageBlock) -> bytes:
+    try:
+        match block.source:
+            case Inline(data=data):
+                return b64decode(data, validate=False)
+            case Stored(digest=digest):
+                return await store.get_blob(digest)
+    except (EvenerError, binascii.Error, ValueError):
+        return b""
+    return b""
+
+
+def _find(event: ev.Event, steps: list[str]) -> Block | None:
+    match event, steps:
+        case ev.Prompted(message=message) | ev.Steered(message=message) | ev.Replied(message=message), [
+            "message",
+            "blocks",
+            place,
+        ]:
+            return _at(message.blocks, place)
+        case ev.Imported(messages=messages), ["messages", number, "blocks", place]:
+            found = _message(messages, number)
+            return _at(found.blocks, place) if found else None
+        case ev.CallFinished(content=content), ["content", place]:
+            return _at(content, place)
+        case _:
+            return None
+
+
+def _message(messages: tuple[Message, ...], place: str) -> Message | None:
+    return messages[int(place)] if place.isdecimal() and int(place) < len(messages) else None
+
+
+def _at(blocks: tuple[Block, ...], place: str) -> Block | None:
+    return blocks[int(place)] if place.isdecimal() and int(place) < len(blocks) else None

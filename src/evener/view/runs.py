@@ -1,0 +1,95 @@
+"""The runs that a page has begun: what their models say before it is in the log, and what went wrong. Never more than a log.
+
+The log has whole answers only. What is shown here is taken away as soon as the answer, or its failure, is in the log.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from evener import streaming as st
+from evener.errors import EvenerError
+
+__all__ = ["LiveRuns", "UnfinishedAnswer"]
+
+SHOWN = 20_000
+"""Characters of an unfinished answer that a page gets: the last ones."""
+
+
+class UnfinishedAnswer(msgspec.Struct):
+    """An answer on its way. `pieces` counts its deltas, so that a page can tell whether it has changed."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool: str = ""
+    pieces: int = 0
+
+
+class StreamedRun(Protocol):
+    """A run that shows what happens in it. Closing it stops it."""
+
+    def __aiter__(self) -> AsyncIterator[st.StreamEvent]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class LiveRuns:
+    """Runs by their logs. `errors` has the last error of a log, until its next run."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, str] = {}
+        self._partial: dict[str, UnfinishedAnswer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def partial(self, log: str) -> UnfinishedAnswer | None:
+        """Return what the model of this log has said so far; None where no run of ours goes on."""
+        found = self._partial.get(log)
+        return found and msgspec.structs.replace(found, text=found.text[-SHOWN:], reasoning=found.reasoning[-SHOWN:])
+
+    def follow(self, log: str, stream: StreamedRun) -> None:
+        """Follow a run to its end."""
+        self.errors.pop(log, None)
+        task = asyncio.create_task(self._follow(log, stream))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, log: str, stream: StreamedRun) -> None:
+        try:
+            async for event in stream:
+                if not event.place.parent_run:
+                    self._take(log, event)
+        except EvenerError as error:
+            self.errors[log] = str(error)
+        finally:
+            self._partial.pop(log, None)
+            await stream.aclose()
+
+    def _take(self, log: str, event: st.StreamEvent) -> None:
+        match event:
+            case st.RequestStarted():
+                self._partial[log] = UnfinishedAnswer()
+            case st.TurnFinished() | st.Retracted():
+                self._partial.pop(log, None)
+            case st.RunFailed(error=error):
+                self.errors[log] = str(error)
+            case st.TextStreamed() | st.ReasoningStreamed() | st.ArgumentsStreamed() if log in self._partial:
+                _add(self._partial[log], event)
+
+    async def aclose(self) -> None:
+        """Stop the runs. They can be resumed."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _add(partial: UnfinishedAnswer, event: st.TextStreamed | st.ReasoningStreamed | st.ArgumentsStreamed) -> None:
+    partial.pieces += 1
+    match event:
+        case st.TextStreamed(text=text):
+            partial.text += text
+        case st.ReasoningStreamed(text=text):
+            partial.reasoning += text
+        case st.ArgumentsStreamed(tool=tool):
+            partial.tool = tool

@@ -1,0 +1,264 @@
+"""An app that serves one harness to web pages: `/api/chat` speaks the UI message stream, `/ag-ui` AG-UI. Needs the extra `web`.
+
+The id of a chat is the id of a thread, so a run that waits for an approval goes on after a restart. A client that goes away
+cancels its run; the log is kept.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Protocol, TypeVar
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from evener import streaming as st
+from evener.errors import ApprovalStale, EvenerError, UsageError
+from evener.harness import Harness
+from evener.harness.stream import RunStream
+from evener.web.ag_ui import AgUiEncoder, read_ag_ui
+from evener.web.guard import LOOPBACK, WebGuard
+from evener.web.messages import Frame, PageRequest, decide_by_answers, write_event
+from evener.web.ui_stream import UiStreamEncoder, read_chat
+
+__all__ = ["make_app", "serve_web"]
+
+MOST_BODY = 16 << 20
+BODY_SECONDS = 30.0
+RUN_SECONDS = 3_600.0
+MOST_RUNS = 64
+BEAT = 10.0
+"""Seconds of silence after which a comment is sent, so that a client which is gone is noticed."""
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+UNUSED = "This agent does not use the {} that the page sent: its tools and its memory are its own."
+T = TypeVar("T")
+
+
+class PageEncoder(Protocol):
+    """The events of one run in the words of a protocol."""
+
+    finished: bool
+    headers: Mapping[str, str]
+    end: bytes
+
+    def encode(self, event: st.StreamEvent) -> list[Frame]: ...
+    def fail(self, error: EvenerError) -> list[Frame]: ...
+    def notice(self, text: str) -> list[Frame]: ...
+
+
+class _Refused(Exception):
+    """A request that is not worked on: status and text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _EventResponse(StreamingResponse):
+    """Events until they end, the deadline passes or the client is gone; then their source is closed, whatever it is doing."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], *, seconds: float, headers: Mapping[str, str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._events = events
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        tasks = {asyncio.create_task(self.stream_response(send)), asyncio.create_task(_disconnected(receive))}
+        try:
+            await asyncio.wait(tasks, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._events.aclose()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Pages:
+    """What the routes share."""
+
+    def __init__(self, harness: Harness, *, by: str, seconds: float, most_runs: int) -> None:
+        self._harness = harness
+        self._by = by
+        self._seconds = seconds
+        self._left = most_runs
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a chat of the AI SDK."""
+        return await self._answer(request, read_chat, lambda _asked: UiStreamEncoder())
+
+    async def ag_ui(self, request: Request) -> Response:
+        """Answer an AG-UI client."""
+
+        def encoder(asked: PageRequest) -> PageEncoder:
+            return AgUiEncoder(thread=asked.thread, run=asked.run, shown=asked.shown)
+
+        return await self._answer(request, read_ag_ui, encoder)
+
+    async def _answer(
+        self,
+        request: Request,
+        read: Callable[[Mapping[str, object]], PageRequest],
+        made: Callable[[PageRequest], PageEncoder],
+    ) -> Response:
+        try:
+            asked = read(await _read_body(request))
+            if not self._left:
+                raise _Refused(503, "Too many runs are under way. Try again later.")
+        except _Refused as why:
+            return JSONResponse({"error": str(why)}, status_code=why.status)
+        except EvenerError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        encoder = made(asked)
+        return _EventResponse(self._events(asked, encoder), seconds=self._seconds, headers={**HEADERS, **encoder.headers})
+
+    async def _events(self, asked: PageRequest, encoder: PageEncoder) -> AsyncGenerator[bytes, None]:
+        self._left -= 1
+        try:
+            async with aclosing(self._frames(asked, encoder)) as frames:
+                async for frame in frames:
+                    yield write_event(frame) if frame else b": still here\n\n"
+            yield encoder.end
+        finally:
+            self._left += 1
+
+    async def _frames(self, asked: PageRequest, encoder: PageEncoder) -> AsyncGenerator[Frame, None]:
+        """Give the frames of the run, and an empty one for each silence."""
+        try:
+            run, told = await self._open(asked)
+            async with run, aclosing(_with_beats(aiter(run))) as events:
+                async for event in events:
+                    if event is None:
+                        yield {}
+                        continue
+                    for frame in encoder.encode(event):
+                        yield frame
+                    if isinstance(event, st.RunStarted):
+                        for frame in (frame for text in told for frame in encoder.notice(text)):
+                            yield frame
+                await run.result()
+        except EvenerError as error:
+            for frame in () if encoder.finished else encoder.fail(error):
+                yield frame
+
+    async def _open(self, asked: PageRequest) -> tuple[RunStream, list[str]]:
+        """Begin what was asked for, and say what the page should know."""
+        told = [UNUSED.format(name) for name in asked.unused]
+        thread = self._harness.thread(asked.thread, begin=True)
+        if not asked.answers:
+            if asked.again:
+                await thread.rollback()
+            return thread.stream(asked.prompt), told
+        try:
+            await thread.decide(decide_by_answers(await thread.approvals(), asked.answers, by=self._by))
+        except ApprovalStale as error:
+            told.append(str(error))  # it was decided elsewhere, or too late: the log says how the run goes on
+        return thread.resume_stream(), told
+
+
+async def _with_beats(events: AsyncIterator[T]) -> AsyncGenerator[T | None, None]:
+    """Give the events, and None after each silence of some seconds."""
+    coming = asyncio.ensure_future(anext(events))
+    try:
+        while True:
+            done, _ = await asyncio.wait({coming}, timeout=BEAT)
+            if not done:
+                yield None
+                continue
+            try:
+                event = coming.result()
+            except StopAsyncIteration:
+                return
+            yield event
+            coming = asyncio.ensure_future(anext(events))
+    finally:
+        coming.cancel()
+
+
+async def _read_body(request: Request) -> dict[str, object]:
+    if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
+        raise _Refused(415, "Send JSON, with the content type application/json.")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BODY:
+                    raise _Refused(413, f"The request has more than {MOST_BODY >> 20} MB.")
+        return msgspec.json.decode(body, type=dict[str, object])
+    except TimeoutError:
+        raise _Refused(408, "The request did not arrive in time.") from None
+    except ClientDisconnect:
+        raise _Refused(400, "The client is gone.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _Refused(400, "The request is no JSON object.") from None
+
+
+async def _nothing(request: Request) -> Response:
+    """Answer a chat that wants to go on with a stream: there is none, because a client that goes away cancels its run."""
+    del request
+    return Response(status_code=204)
+
+
+def make_app(
+    harness: Harness,
+    *,
+    hosts: Iterable[str] = LOOPBACK,
+    origins: Iterable[str] = (),
+    token: str = "",
+    by: str = "web",
+    seconds: float = RUN_SECONDS,
+    most_runs: int = MOST_RUNS,
+) -> WebGuard:
+    """Return the ASGI app. Every caller can use each thread of the store: give it to one user, or put a login before it.
+
+    `hosts` are the names under which it is reached, `origins` those of pages that are served elsewhere
+    (`http://localhost:3000`). With a `token`, requests need it as a bearer token. A run ends after so many `seconds`.
+    """
+    allowed = list(origins)
+    pages = _Pages(harness, by=by, seconds=seconds, most_runs=most_runs)
+    routes = [
+        Route("/api/chat", pages.chat, methods=["POST"]),
+        Route("/api/chat/{id}/stream", _nothing),
+        Route("/ag-ui", pages.ag_ui, methods=["POST"]),
+    ]
+    shared = Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["POST"], allow_headers=["*"])
+    return WebGuard(Starlette(routes=routes, middleware=[shared]), hosts=hosts, origins=allowed, token=token)
+
+
+async def serve_web(
+    harness: Harness,
+    *,
+    port: int = 0,
+    origins: Iterable[str] = (),
+    token: str = "",
+    by: str = "web",
+    ready: Callable[[str], None] = lambda _url: None,
+) -> None:
+    """Serve on loopback until interrupted, at this port or a free one. `ready` is told the address."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UsageError(f"Port {port} cannot be used: {error.strerror}. Choose another one, or leave it out.") from None
+        config = uvicorn.Config(
+            make_app(harness, origins=origins, token=token, by=by), log_level="critical", access_log=False, lifespan="off",
+            server_header=False, ws="none", limit_concurrency=200, timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        ready(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        await uvicorn.Server(config).serve(sockets=[listening])

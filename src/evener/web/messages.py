@@ -1,0 +1,112 @@
+"""What both protocols share: what a page asks for, how results and approvals look on it. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from evener.errors import UsageError
+from evener.events import CallFinished
+from evener.harness.approvals import Decision, keyed
+from evener.result import Approval
+from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, Remote, TextBlock, ToolCall
+
+__all__ = [
+    "Frame",
+    "PageAnswer",
+    "PageRequest",
+    "answer_id",
+    "arguments_of",
+    "check_thread_id",
+    "decide_by_answers",
+    "field",
+    "media_block",
+    "output_of",
+    "write_event",
+]
+
+Frame = dict[str, object]
+THREAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
+DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
+
+
+class PageAnswer(msgspec.Struct, frozen=True):
+    """The user's word about one approval. `arguments` stand in place of the model's."""
+
+    approved: bool
+    why: str = ""
+    arguments: dict[str, object] | None = None
+
+
+class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page wants of a thread: a prompt to be answered, or answers to approvals.
+
+    `again` takes the last prompt back first. `run` is the page's own name for the run; `shown` are the messages that it has.
+    `unused` names what it sent and this harness does not use.
+    """
+
+    thread: str
+    prompt: tuple[Block, ...] = ()
+    answers: Mapping[str, PageAnswer] = {}
+    again: bool = False
+    run: str = ""
+    shown: tuple[Frame, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def write_event(frame: Frame) -> bytes:
+    """Return a frame as a server-sent event. JSON escapes line breaks, so it is one line."""
+    return b"data: " + msgspec.json.encode(frame) + b"\n\n"
+
+
+def field(of: object, name: str) -> str:
+    """Return a text of a JSON object; empty if there is none."""
+    found = of.get(name) if isinstance(of, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def check_thread_id(id: str) -> str:
+    """Return the id that a page chose for a thread, if it may be one."""
+    if not THREAD.fullmatch(id):
+        raise UsageError("The id of a thread has 1 to 128 letters, digits or any of _ . : - and begins with none of . and :")
+    return id
+
+
+def media_block(url: str, media_type: str, name: str = "") -> Block:
+    """Return a file of the page: bytes in a data URL, or an address that the model's provider fetches."""
+    inline = DATA_URL.fullmatch(url)
+    if inline is None and not url.startswith(("https://", "http://")):
+        raise UsageError("A file is given as a data URL in base64, or with an http address.")
+    source = Inline(inline[2]) if inline else Remote(url)
+    kind = media_type or (inline[1] if inline else "") or ""
+    return ImageBlock(source, kind) if kind.startswith("image/") else DocumentBlock(source, kind, name)
+
+
+def arguments_of(call: ToolCall) -> object:
+    """Return the arguments as JSON values; as the model wrote them where they are none."""
+    try:
+        return msgspec.json.decode(call.raw or "{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return call.raw
+
+
+def output_of(result: CallFinished) -> str:
+    """Return what a call gave, as the model sees it in words."""
+    return "\n".join(one.text if isinstance(one, TextBlock) else f"[{one.kind}]" for one in result.content)
+
+
+def answer_id(approval: Approval) -> str:
+    """Return the name under which a page answers. It is of this asking alone: a later one about the same call has another."""
+    return f"{approval.id}:{approval.key}"
+
+
+def decide_by_answers(approvals: Iterable[Approval], answers: Mapping[str, PageAnswer], *, by: str) -> dict[str, Decision]:
+    """Return the decisions about what waits. Answers to anything else are left out: it was decided before."""
+    made: dict[str, Decision] = {}
+    for key, one in keyed(approvals).items():
+        answer = answers.get(answer_id(one))
+        if answer is not None:
+            verdict = "allow" if answer.approved else "reject"
+            given = answer.arguments if answer.approved else None
+            made[key] = Decision(verdict, why=answer.why, arguments=given, digest=one.digest, by=by)  # type: ignore[arg-type]
+    return made

@@ -1,0 +1,192 @@
+"""What users get wrong, and what they are told: each is refused when it is given, in a sentence that says what to do."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from evener import Harness, Limits, ModelSettings, Tool, ToolContext, open_model, run, tool
+from evener.errors import EvenerError
+from evener.harness import Decision, Subagent, fan_out
+from evener.model import Chain
+from evener.testing import ScriptedModel, calls
+from evener.transcript import Choice, Extra, Message, Reasoning, Settings, TextBlock, ToolCall, ToolSpec, Transcript
+
+
+@tool(effect="write", approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def made(**more: object) -> Harness:
+    return Harness(ScriptedModel(lambda _: "done"), **{"store": "memory", **more})  # type: ignore[arg-type]
+
+
+def asked(prompt: object, **more: object) -> object:
+    return made().run_sync(prompt, **more)  # type: ignore[arg-type]
+
+
+def decided(decisions: object, *, key: str = "a") -> None:
+    """Decide about a call that waits."""
+    harness = Harness(ScriptedModel([calls(ToolCall.of("a", "pay", {"amount": 1}))]), tools=[pay], store="memory")
+    waiting = harness.run_sync("go")
+    assert waiting.approvals[0].key == key
+    harness.decide_sync(waiting.thread, decisions)  # type: ignore[arg-type]
+
+
+def fanned(prompts: object, **more: object) -> None:
+    asyncio.run(fan_out(ScriptedModel(lambda _: "x"), prompts, **more))  # type: ignore[arg-type]
+
+
+def untyped() -> None:
+    def look(item):  # type: ignore[no-untyped-def]
+        """Look."""
+        return item
+
+    tool(look)
+
+
+def starred() -> None:
+    def look(*items: str) -> str:
+        """Look."""
+        return "".join(items)
+
+    tool(look)
+
+
+def silent() -> None:
+    def look(item: str) -> str:
+        """ """
+        return item
+
+    tool(look)
+
+
+def twice() -> None:
+    made(tools=[pay, pay])
+
+
+def streamed() -> None:
+    made().stream("go")
+
+
+def unmatched() -> None:
+    run(ScriptedModel([]), tool_schemas=[{"name": "a"}], user_message="go")
+
+
+def in_context() -> None:
+    ToolContext(call_id="a", deps=None).progress(fraction=2)
+
+
+SCHEMA = {"type": "array", "items": {"type": "string"}}
+MISTAKES: list[tuple[str, Callable[[], object], str]] = [
+    ("no model", lambda: Harness([], store="memory"), "A harness needs a model"),
+    ("a model that is a number", lambda: Harness(3), "`model` takes a model string"),  # type: ignore[arg-type]
+    ("a provider that is not there", lambda: open_model("opnai:gpt-5", environ={}), "opnai"),
+    ("a model without a provider", lambda: open_model("gpt-5", environ={}), "gpt-5"),
+    ("no key", lambda: open_model("openai:gpt-5", environ={}), "OPENAI_API_KEY"),
+    ("a base_url with a query", lambda: open_model("openai:gpt-5", base_url="http://x/v1?a=1", key="k", environ={}), "query"),
+    ("settings as a dict", lambda: made(settings={"temperature": 1}), "`settings` takes ModelSettings"),
+    ("a temperature in words", lambda: ModelSettings(temperature="hot"), "must be a number"),  # type: ignore[arg-type]
+    ("an effort that is not there", lambda: ModelSettings(effort="huge"), "must be one of 'off'"),  # type: ignore[arg-type]
+    ("stop as one text", lambda: ModelSettings(stop="END"), "Put it into a tuple"),  # type: ignore[arg-type]
+    ("headers in settings", lambda: ModelSettings(extra=(Extra("gemini", "{}", (("k", "v"),)),)), "Put headers on with"),
+    ("a choice of no tool", lambda: made(settings=ModelSettings(tool_choice="py")), "names the tool 'py'"),
+    ("settings of a run as text", lambda: asked("go", settings="hot"), "`settings` takes ModelSettings"),
+    ("metadata that is no mapping", lambda: asked("go", metadata=7), "`metadata` takes a mapping"),
+    ("tools as one text", lambda: made(tools="pay"), "`tools` takes a list"),
+    ("a tool that is a number", lambda: made(tools=[3]), "`tools` takes a list of tools or functions"),
+    ("two tools of one name", twice, "Two tools are named 'pay'"),
+    ("a tool without types", untyped, "has no type. Annotate it"),
+    ("a tool with *args", starred, "Use a list"),
+    ("an empty docstring", silent, "has an empty description"),
+    ("a builtin with positional arguments", lambda: tool(len, description="Measure."), "positional only"),
+    ("a tool of a class", lambda: tool(int), "is a class"),
+    ("an effect of a tool that is not there", lambda: tool(pay.function, effect="reed"), "must be one of"),  # type: ignore[call-overload]
+    ("a timeout of nothing", lambda: tool(pay.function, timeout=0), "must be above 0 seconds"),
+    ("retries below nothing", lambda: tool(pay.function, retries=-1), "start at 0"),
+    ("arguments that are no object", lambda: Tool.of("a", SCHEMA, function=lambda x: x), "are an object"),
+    ("a tool called final_result", lambda: made(tools=[tool(pay.function, name="final_result")]), "Rename the tool"),
+    ("a store that is a number", lambda: made(store=3), "`store` takes a path"),
+    ("limits as a dict", lambda: made(limits={"cost": 1}), "`limits` takes Limits"),
+    ("a cost in words", lambda: Limits(cost="cheap"), "Limits.cost is in US dollars"),  # type: ignore[arg-type]
+    ("a cost of nothing", lambda: Limits(cost=Decimal(0)), "must be more than 0"),
+    ("a cost that is True", lambda: Limits(cost=True), "Limits.cost is in US dollars"),  # type: ignore[arg-type]
+    ("requests below nothing", lambda: Limits(requests=-1), "Limits.requests must be more than 0"),
+    ("half a request", lambda: Limits(requests=1.5), "Limits.requests must be a whole number"),  # type: ignore[arg-type]
+    ("retries in words", lambda: Limits(retries="two"), "Limits.retries must be a whole number"),  # type: ignore[arg-type]
+    ("a warning beyond all", lambda: Limits(warn_at=2), "warn_at is in"),
+    ("a policy as text", lambda: made(policy="ask"), "`policy` takes a Policy"),
+    ("an interrupt that is not there", lambda: made(interrupts=["tools"]), "`interrupts` takes a set of words"),
+    ("time to decide below nothing", lambda: made(decide_within=-1), "`decide_within` is a number of seconds"),
+    ("hooks that are functions", lambda: made(hooks=[print]), "`hooks` takes a list of Hook"),
+    ("agents that are harnesses", lambda: made(agents=[made()]), "`agents` takes a list of Subagent"),
+    ("agents of one name", lambda: made(agents=[_agent(), _agent()]), "Two agents are named 'kid'"),
+    ("an agent that inherits nothing", lambda: made(agents=[_agent("look")]), "cannot inherit 'look'"),
+    ("a scratchpad as text", lambda: made(scratchpad="notes"), "`scratchpad` takes True"),
+    ("paging as text", lambda: made(page_output="no"), "`page_output` takes True or False"),
+    ("an outcome that is not there", lambda: made(unknown_outcome="guess"), '`unknown_outcome` is "tell" or "ask"'),
+    ("losses that are not there", lambda: made(refuse_losses={"reasonning"}), "reasonning"),
+    ("an empty prompt", lambda: asked(""), "The prompt is empty"),
+    ("a prompt of blanks", lambda: asked("  \n"), "The prompt is empty"),
+    ("a prompt that is a number", lambda: asked(3), "A prompt is a text, a Message, or a list of blocks"),
+    ("a prompt of the assistant's", lambda: asked(Message.assistant_text("hi")), "The prompt is empty"),
+    ("a thread that is not there", lambda: asked("go", thread="nowhere"), "nowhere"),
+    ("a thread that is a number", lambda: made().thread(7), "`id` takes the id"),  # type: ignore[arg-type]
+    ("a history of texts", lambda: made().thread(history=["hi"]), "`history` takes a list of Message"),  # type: ignore[list-item]
+    ("resuming nothing", lambda: made().resume_sync(""), "There is no thread to resume"),
+    ("a stream without a loop", streamed, "needs a running event loop"),
+    ("a decision that is True", lambda: decided({"a": True}), 'Write Decision("allow")'),
+    ("decisions as a list", lambda: decided([Decision("allow")]), "`decisions` takes {key"),
+    ("a decision about nothing", lambda: decided({"b": Decision("allow")}), "b"),
+    ("a verdict that is not there", lambda: Decision("yes"), "must be one of 'allow', 'reject'"),  # type: ignore[arg-type]
+    ("a fan-out of one text", lambda: fanned("hi"), "takes several prompts"),
+    ("a fan-out of nothing at once", lambda: fanned(["a"], concurrency=0), "concurrency of 1 or more"),
+    ("a fan-out with odd limits", lambda: fanned(["a"], limits=3), "`limits` takes Limits"),
+    ("an output that is a number", lambda: made(output=3), "3"),
+    (
+        "a schema without a function",
+        lambda: run(ScriptedModel([]), tool_schemas=[{"name": "a"}], user_message="go"),
+        "no function",
+    ),
+    ("an empty chain", lambda: Chain([]), "model"),
+    ("blocks as text", lambda: Message("user", "hi"), "Use Message.user_text"),  # type: ignore[arg-type]
+    ("a role that is not there", lambda: Message("tool", (TextBlock("x"),)), "Unknown role"),  # type: ignore[arg-type]
+    ("a transcript of texts", lambda: Transcript(["hi"]), "Message"),  # type: ignore[list-item]
+    ("a budget of thought below nothing", lambda: Reasoning(budget=-1), "at least 0"),
+    ("a limit of the answer of nothing", lambda: Settings(max_output_tokens=0), "at least 1"),
+    ("a choice of names as text", lambda: Choice("named", "pay"), "Put it into a tuple"),  # type: ignore[arg-type]
+    ("a schema that is no JSON", lambda: ToolSpec("a", schema="{"), "ToolSpec.schema"),
+    ("progress beyond all", in_context, "from 0 to 1"),
+]
+
+
+def _agent(*inherits: str) -> Subagent:
+    return Subagent(name="kid", harness=made(), description="Helps.", inherits=inherits)
+
+
+def test_there_are_sixty() -> None:
+    assert len(MISTAKES) >= 60
+    assert len({name for name, _, _ in MISTAKES}) == len(MISTAKES)
+
+
+@pytest.mark.parametrize(("make", "told"), [pytest.param(make, told, id=name) for name, make, told in MISTAKES])
+def test_a_mistake_is_told_when_it_is_made(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(EvenerError) as caught:
+        make()
+    message = str(caught.value)
+    assert told in message
+    assert message.endswith((".", "?", ")")), message
+
+
+def test_the_table_has_the_message_of_each() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mistakes.md").read_text("utf-8")
+    for name, make, _ in MISTAKES:
+        with pytest.raises(EvenerError) as caught:
+            make()
+        told = re.sub(r"\b[0-9a-f]{32}\b", "ID", " ".join(str(caught.value).split())).replace("|", "\\|")
+        assert f"| {name} | `{type(caught.value).__name__}` | {told} |" in page, f"{name}: run `make docs`"

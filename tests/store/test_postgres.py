@@ -1,0 +1,307 @@
+"""What only a store on PostgreSQL has: a server that dies, roles, notices, several machines' clocks, and copies from files."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from evener import Harness, tool
+from evener.cli import main
+from evener.errors import BadValue, StoreError
+from evener.store import LeaseHeld, LeaseLost, Note, SqliteStore, export_lines, import_lines
+from evener.store.postgres import PostgresStore
+from evener.store.postgres.connection import StoreUnreachable
+from evener.store.postgres.schema import STEPS, grants, upgrade
+from evener.testing import ScriptedModel, calls
+from evener.testing.postgres import PostgresServer
+from evener.transcript.blocks import ToolCall
+from tests.store.stores import Clock, new_schema, opened, postgres, run, said, texts
+
+
+@asynccontextmanager
+async def stores(count: int = 1, **named: object) -> AsyncIterator[list[PostgresStore]]:
+    """Several stores on one schema: to the server they are so many processes."""
+    schema = new_schema()
+    made = [PostgresStore(postgres().address, schema=schema, **named) for _ in range(count)]  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        for store in made:
+            await store.aclose()
+
+
+def execute(statement: str, *values: object, schema: str = "evener") -> list[tuple[object, ...]]:
+    import psycopg
+
+    with psycopg.connect(postgres().address, autocommit=True, options=f"-c search_path={schema}") as connection:
+        done = connection.execute(statement.encode(), values)
+        return done.fetchall() if done.description else []
+
+
+def test_a_note_from_another_process_is_heard() -> None:
+    async def scenario() -> None:
+        async with stores(2) as (mine, other):
+            log = await mine.create("a", opened(), holder="me")
+            while not mine._notices.is_quiet(1):  # until it hears
+                assert await log.notes() == []
+                await asyncio.sleep(0.01)
+            await other.post("a", Note("k", "steer", '{"text":"ä"}'))
+            while mine._notices.is_quiet(1):
+                await asyncio.sleep(0.01)
+            assert [note.key for note in await log.notes()] == ["k"]
+            await log.settle(1, said("heard"))
+            assert await log.notes() == []
+
+    run(scenario())
+
+
+def test_staged_events_are_written_first_and_a_note_stops_what_would_follow() -> None:
+    async def scenario() -> None:
+        async with stores() as (store,):
+            log = await store.create("a", opened(), holder="me")
+            assert log.stage(said("one")) == (said("one"),)
+            assert await log.append_unless_noted(said("two")) == (said("two"),)
+            await store.post("a", Note("k", "steer"))
+            log.stage(said("three"))
+            assert await log.append_unless_noted(said("four")) is None
+            assert texts(await store.read("a")) == ["one", "two", "three"]
+            assert await store.verify() == []
+
+    run(scenario())
+
+
+def test_a_holder_on_another_machine_is_replaced_when_its_lease_is_over_and_writes_nothing_then() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        async with stores(2, clock=clock, lease=30.0) as (old, new):
+            log = await old.create("a", opened(), holder="me")
+            with pytest.raises(LeaseHeld):
+                await new.open("a", holder="you")
+            clock.now += 31
+            taken, _ = await new.open("a", holder="you")
+            with pytest.raises(LeaseLost, match="'you' took over"):
+                await log.append(said("stale"))
+            await taken.append(said("fresh"))
+            assert texts(await old.read("a")) == ["fresh"]
+
+    run(scenario())
+
+
+def test_the_server_s_clock_counts_and_not_the_machine_s() -> None:
+    async def scenario() -> None:
+        async with stores(2) as (store, other):
+            log = await store.create("a", opened(), holder="me")
+            assert abs(store._clock() - other._clock()) > 1_000  # not asked yet
+            with pytest.raises(LeaseHeld):
+                await other.open("a", holder="you")
+            assert abs(store._clock() - other._clock()) < 60
+            await log.aclose()
+
+    run(scenario())
+
+
+def test_many_stores_write_many_logs_without_waiting_for_each_other() -> None:
+    async def write(store: PostgresStore, name: str) -> None:
+        log = await store.create(name, opened(), holder="me")
+        for number in range(5):
+            await log.append(said(f"{number}"), said("+"))
+        await log.aclose()
+
+    async def scenario() -> None:
+        async with stores(3) as several:
+            await asyncio.gather(*(write(store, f"{place}.{one}") for place, store in enumerate(several) for one in range(20)))
+            assert len(await several[0].logs()) == 60
+            assert await several[1].verify() == []
+
+    run(scenario())
+
+
+def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goes_on() -> None:
+    postgres()  # skips where there is none
+
+    async def scenario(server: PostgresServer) -> None:
+        store = PostgresStore(server.address, busy=60.0)
+        log = await store.create("a", opened(), holder="me")
+        for number in range(3):
+            await log.append(said(f"before {number}"))
+            server.kill()
+            writing = asyncio.create_task(log.append(said(f"after {number}")))
+            await asyncio.to_thread(server.start)
+            await writing
+        assert texts(await store.read("a")) == [f"{when} {number}" for number in range(3) for when in ("before", "after")]
+        assert await store.verify() == []
+        await store.aclose()
+
+    with PostgresServer(within="/dev/shm" if Path("/dev/shm").is_dir() else None) as server:
+        run(scenario(server))
+
+
+def test_a_server_that_stays_away_is_said_so_without_the_password(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = PostgresStore(f"postgresql://me:hunter2secret@/db?host={tmp_path}", busy=0.2)
+        with pytest.raises(StoreUnreachable, match="did not answer") as caught:
+            await store.read("a")
+        assert "hunter2" not in f"{caught.value!r}{store!r}"
+        await store.aclose()
+
+    run(scenario())
+
+
+DAMAGE = {
+    "payload": "UPDATE events SET payload = '\\x7b7d' WHERE seq = 3",
+    "missing": "DELETE FROM events WHERE seq = 3",
+    "end": "DELETE FROM events WHERE seq = 4",
+    "swapped": "UPDATE events SET seq = 7 - seq WHERE seq IN (3, 4)",
+    "length": "UPDATE logs SET length = 3",
+    "head": "UPDATE heads SET log = 'b'",
+    "settled": "UPDATE inbox SET settled = 99",
+    "blob": "UPDATE blobs SET content = 'x'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found_and_not_read_as_truth(damage: str) -> None:
+    async def scenario() -> None:
+        async with stores() as (store,):
+            log = await store.create("a", opened("a"), holder="me")
+            await store.create("b", opened("b"), holder="me")
+            await log.append(said("one"), said("two"), said("three"))
+            await store.move_head("a", "a")
+            await store.post("a", Note("k", "steer"))
+            await store.put_blob(b"abc")
+            assert await store.verify() == []
+            schema = store._dial._schema
+            if damage == "swapped":
+                execute("ALTER TABLE events DROP CONSTRAINT events_pkey", schema=schema)
+            execute(DAMAGE[damage], schema=schema)
+            assert any(finding.damage for finding in await store.verify())
+            if damage in ("payload", "missing", "end", "swapped"):
+                with pytest.raises(StoreError, match="damaged"):
+                    await store.read("a")
+
+    run(scenario())
+
+
+def test_threads_move_between_a_file_and_a_database_and_are_the_same(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with stores() as (database,):
+            file = SqliteStore(tmp_path / "evener.db")
+            log = await file.create("a", opened("a"), holder="me")
+            await log.append(said("one"), said("two " + await file.put_blob(b"abc")))
+            await log.aclose()
+            await file.describe("a", title="Moon", tags=["cheese"])
+            lines = [line async for line in export_lines(file, "a")]
+            await import_lines(database, iter(lines))
+            assert [line async for line in export_lines(database, "a")] == lines
+            assert await database.verify() == []
+            assert [found.summary.title for found in await database.search("moon")] == ["Moon"]
+            await database.backup(tmp_path / "back.db")
+            back = SqliteStore(tmp_path / "back.db")
+            assert await back.read("a") == await file.read("a")
+            assert await back.link("a") == await database.link("a")
+            await back.aclose()
+            await file.aclose()
+
+    run(scenario())
+
+
+def test_the_command_line_copies_lists_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres().address, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE copies")
+    address = postgres().address.replace("/postgres?", "/copies?")
+
+    async def scenario() -> None:
+        file = SqliteStore(tmp_path / "evener.db")
+        for name in "ab":
+            await (await file.create(name, opened(name), holder="me")).append(said(name))
+        await file.aclose()
+
+    run(scenario())
+    source = str(tmp_path / "evener.db")
+    assert main(["copy", "--from", source, "--to", address]) == 0
+    assert sorted(capsys.readouterr().out.split()) == ["a", "b"]
+    assert main(["verify", "--store", address]) == 0
+    assert "2 logs verified" in capsys.readouterr().err
+    assert main(["copy", "a", "--from", address, "--to", str(tmp_path / "new.db")]) == 0
+    assert main(["threads", "--json", "--store", str(tmp_path / "new.db")]) == 0
+    assert '"a"' in capsys.readouterr().out
+    assert main(["copy", "--from", source, "--to", source]) == 2
+
+
+def test_a_harness_takes_the_address_of_a_database() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    async def scenario() -> None:
+        async with stores() as (store,):
+            harness = Harness(ScriptedModel([calls(ToolCall("c", "add", '{"a": 1, "b": 2}')), "3"]), tools=[add], store=store)
+            result = await harness.run("1 + 2?")
+            assert result.text == "3"
+            assert await store.verify() == []
+        named = Harness(ScriptedModel([]), store=postgres().address).store
+        assert isinstance(named, PostgresStore)
+        await named.aclose()
+
+    run(scenario())
+
+
+def test_roles_have_the_least_rights() -> None:
+    async def scenario(address: str) -> None:
+        schema = new_schema()
+        owner = PostgresStore(address, schema=schema)
+        await owner.logs()
+        for role in ("works", "looks"):
+            execute(f"DROP ROLE IF EXISTS {role}")
+            execute(f"CREATE ROLE {role} LOGIN")
+        for statement in grants(schema, worker="works", reader="looks"):
+            execute(statement)
+        worker = PostgresStore(address.replace("postgres@", "works@"), schema=schema)
+        reader = PostgresStore(address.replace("postgres@", "looks@"), schema=schema)
+        log = await worker.create("a", opened("a"), holder="me")
+        await log.append(said("one"))
+        await worker.post("a", Note("k", "steer"))
+        await log.aclose()
+        assert texts(await reader.read("a")) == ["one"]
+        for call in (reader.open("a", holder="me"), reader.post("a", Note("l", "steer")), reader.put_blob(b"abc")):
+            with pytest.raises(StoreError, match="may not be used so"):
+                await call
+        import psycopg
+
+        with psycopg.connect(address.replace("postgres@", "works@"), options=f"-c search_path={schema}") as connection:
+            for statement in ("UPDATE events SET chain = 'x'", "DELETE FROM events", "DROP TABLE events", "DELETE FROM logs"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement.encode())
+                connection.rollback()
+        assert await worker.erase("a") == 2
+        for store in (owner, worker, reader):
+            await store.aclose()
+        for statement in (f"DROP SCHEMA {schema} CASCADE", "DROP ROLE works", "DROP ROLE looks"):
+            execute(statement)
+
+    run(scenario(postgres().address))
+
+
+def test_tables_of_a_newer_evener_are_left_alone_and_older_ones_are_upgraded() -> None:
+    import psycopg
+
+    async def scenario() -> None:
+        async with stores() as (store,):
+            await store.logs()
+            schema = store._dial._schema
+            with psycopg.connect(postgres().address, autocommit=True, options=f"-c search_path={schema}") as connection:
+                upgrade(connection, schema, [*STEPS, ("CREATE TABLE later (one int)",)])
+                assert connection.execute("SELECT count(*) FROM later").fetchone() == (0,)
+            newer = PostgresStore(postgres().address, schema=schema)
+            with pytest.raises(StoreError, match=f"version {len(STEPS) + 1}"):
+                await newer.logs()
+            await newer.aclose()
+
+    run(scenario())
+    with pytest.raises(BadValue, match="lower-case"):
+        PostgresStore("postgresql://", schema='x"; DROP TABLE logs')

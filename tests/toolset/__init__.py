@@ -1,0 +1,1 @@
+"""The tools that agents use: files, search, shell, and the rest."""

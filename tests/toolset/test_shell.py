@@ -1,0 +1,340 @@
+"""The shell: what a hostile command can do inside of either sandbox, as this user and as another one."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+
+import pytest
+from msgspec.structs import replace
+
+from evener import Harness
+from evener.streaming import ToolStarted
+from evener.testing import ScriptedModel, calls
+from evener.tools import Envelope, tool
+from evener.toolset import Fence, FileTools, ShellTools
+from evener.toolset.shell.command import RunningCommand
+from evener.toolset.shell.sandbox import SandboxRefused, bwrap_works, landlock_works
+from evener.transcript import ToolCall
+from tests.patience import PATIENCE, wait_until
+from tests.toolset.calls import Caller
+
+NEITHER = landlock_works() and bwrap_works()
+pytestmark = pytest.mark.skipif(bool(NEITHER), reason=f"no sandbox works here: {NEITHER}")
+BOTH = [
+    pytest.param("landlock", marks=pytest.mark.skipif(bool(landlock_works()), reason=landlock_works() or "works")),
+    pytest.param("bwrap", marks=pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")),
+]
+SECRET = "sk-evener-planted-0123456789"
+
+
+@pytest.fixture(params=BOTH)
+def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShellTools]:
+    monkeypatch.setenv("PLANTED_API_KEY", SECRET)
+    (tmp_path / "root").mkdir()
+    (tmp_path / "outside").write_text(SECRET)
+    made = ShellTools(tmp_path / "root", prefer=request.param, processes=40)
+    yield made
+    made.close()
+
+
+def run(shell: ShellTools, command: str, **more: object) -> Envelope:
+    return Caller(shell.tools).call("shell", {"command": command, "seconds": 60, **more})
+
+
+def processes_with(mark: str) -> list[str]:
+    """Which processes have this text in their command lines."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line:
+                found.append(line)
+    return found
+
+
+def test_a_command_works_in_its_folder(shell: ShellTools) -> None:
+    result = run(
+        shell, "echo one > a && mkdir b && mv a b/ && chmod 700 b/a && touch -d 2001-01-01 b/a && cat b/a && stat -c %a b/a"
+    )
+    assert result.text == "one\n700\n"
+    assert run(shell, "exit 3").text == "[exit code 3]"
+    assert run(shell, "echo out; echo err >&2; false").text == "out\nerr\n\n[exit code 1]"
+    assert run(shell, "true").text == "(no output)"
+    assert run(shell, "python3 -c 'print(6 * 7)'").text == "42\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat ../outside",
+        "cat $(pwd)/../outside",
+        "ln -s ../outside link; cat link",
+        "ln ../outside link; cat link",
+        "cat /etc/shadow",
+        "ls /root",
+        "ls /home",
+        "cat /proc/1/environ",
+        "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; done",
+        "env; export; set",
+        "cat ../outside > copy; cp ../outside copy; cat copy",
+        "python3 -c \"import os; print(open(os.open('..', os.O_RDONLY | os.O_PATH)))\"",
+    ],
+)
+def test_nothing_outside_can_be_read(shell: ShellTools, command: str) -> None:
+    shown = run(shell, command).text
+    assert SECRET not in shown
+    assert "PLANTED" not in shown
+    assert "root:" not in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > ../outside",
+        "rm -f ../outside",
+        "mv ../outside .",
+        "chmod 777 ../outside",
+        "chmod 777 $(pwd)/../outside",
+        "ln -s ../outside link; chmod 777 link; echo x > link; touch link",
+        "touch -d 2001-01-01 ../outside",
+        "chown 1:1 ../outside",
+        "truncate -s 0 ../outside",
+        "echo x > ../new",
+        "python3 -c \"import os; os.fchmod(os.open('/usr/bin/env', 0), 0o777)\"",
+    ],
+)
+def test_nothing_outside_can_be_changed(shell: ShellTools, command: str, tmp_path: Path) -> None:
+    before = ((tmp_path / "outside").stat(), Path("/usr/bin/env").stat().st_mode)
+    run(shell, command)
+    after = ((tmp_path / "outside").stat(), Path("/usr/bin/env").stat().st_mode)
+    assert before[1] == after[1]
+    assert (before[0].st_mode, before[0].st_mtime, before[0].st_uid) == (after[0].st_mode, after[0].st_mtime, after[0].st_uid)
+    assert (tmp_path / "outside").read_text() == SECRET
+    assert sorted(os.listdir(tmp_path)) == ["outside", "root"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "socket.socket()",
+        "socket.socket(socket.AF_UNIX)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "socket.socket(socket.AF_INET6)",
+        "socket.create_connection(('127.0.0.1', 80))",
+        "ctypes.CDLL(None, use_errno=True).unshare(0x10000000) and os.abort()",
+        "ctypes.CDLL(None, use_errno=True).ptrace(16, os.getppid(), 0, 0) and os.abort()",
+        "ctypes.CDLL(None, use_errno=True).mount(b'x', b'/', b'tmpfs', 0, None) and os.abort()",
+        "open('/dev/tty', 'w')",
+        "fcntl.ioctl(0, 0x5412, b'x')",
+        "os.kill(1, 0) if os.getpid() > 50 else os.abort()",
+        "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (1, 1)) if os.getpid() > 50 else os.abort()",
+    ],
+)
+def test_no_network_no_namespaces_no_tracing_no_terminal(shell: ShellTools, code: str) -> None:
+    names = "ctypes, fcntl, os, resource, socket"
+    assert run(shell, f'python3 -c "import {names}; {code}"').metadata["exit"] != 0
+
+
+def test_everything_a_command_started_is_gone_when_it_ends(shell: ShellTools) -> None:
+    result = run(shell, "(setsid sleep 7701 &); (setsid setsid bash -c 'sleep 7702 & sleep 7703' &); sleep 7704 & echo done")
+    assert result.text.startswith("done\n")
+    assert processes_with("77") == [one for one in processes_with("77") if "sleep" not in one]
+
+
+def test_the_deadline_ends_everything(shell: ShellTools) -> None:
+    result = run(shell, "trap '' TERM INT HUP; (setsid sleep 8801 &); while true; do :; done", seconds=0.5)
+    assert result.text == "[ended after 0.5 seconds]"
+    assert [one for one in processes_with("8801") if "sleep" in one] == []
+
+
+def test_a_fork_bomb_is_held_and_ended(shell: ShellTools) -> None:
+    result = run(shell, "b() { b | b & }; b; sleep 1; echo bombed > mark", seconds=5)
+    assert "could not start more processes" in result.text
+    assert [one for one in processes_with("b() {") if "bash" in one] == []
+
+
+def test_a_limit_of_processes_holds_exactly(shell: ShellTools) -> None:
+    code = (
+        "import os, time\nn = 0\ntry:\n  while n < 200:\n    if os.fork() == 0: time.sleep(60)\n    n += 1\n"
+        "except OSError: pass\nprint(n)"
+    )
+    (Path(shell.sandbox.root) / "many.py").write_text(code)
+    shown = run(shell, "python3 many.py").text.splitlines()[0]
+    assert 20 <= int(shown) < 40
+
+
+def test_endless_output_is_cut_in_the_middle(shell: ShellTools) -> None:
+    result = run(shell, "echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert result.text.startswith("first\n")
+    assert result.text.endswith("last\n")
+    assert len(result.text) < 60_000
+    assert "bytes are left out here" in result.text
+    assert "left out here" in run(shell, "yes", seconds=0.5).text
+
+
+def test_background_jobs_have_ids_and_can_be_read_and_stopped(shell: ShellTools) -> None:
+    caller = Caller(shell.tools)
+    started = caller.call("shell", {"command": "echo ready; sleep 9901", "background": True})
+    assert started.text == "Started as job-1. Read its output with jobs."
+    assert "job-1: running" in caller.call("jobs", {"action": "list"}).text
+    pause = Event()
+    while "ready" not in caller.call("jobs", {"action": "read", "id": "job-1"}).text:
+        pause.wait(0.05)
+    assert caller.call("jobs", {"action": "stop", "id": "job-1"}).text == "ready\n\n[stopped]"
+    assert [one for one in processes_with("9901") if "sleep" in one] == []
+    assert "There is no job" in caller.call("jobs", {"action": "read", "id": "job-9"}).text
+
+
+DOORS = ["read", "list", "search", "write", "shell reads", "shell writes"]
+RULES = {"denied file": ("private.txt",), "denied folder": ("vault",), "denied pattern": ("*.pem",)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) -> None:
+    """A denied file inside an allowed root takes bubblewrap."""
+    from evener.toolset import SearchTools
+
+    (tmp_path / "vault").mkdir()
+    for name in ("private.txt", "vault/deep.txt", "a.pem", "open.txt"):
+        (tmp_path / name).write_text(SECRET)
+    fence = Fence(deny=RULES[rule])
+    target = {"denied file": "private.txt", "denied folder": "vault/deep.txt", "denied pattern": "a.pem"}[rule]
+    tools = (FileTools(tmp_path, fence=fence), SearchTools(tmp_path, fence=fence), ShellTools(tmp_path, fence=fence))
+    caller = Caller(tool for one in tools for tool in one.tools)
+    assert SECRET in caller.call("read", {"path": "open.txt"}).text
+    assert SECRET in caller.call("shell", {"command": "cat open.txt"}).text
+    assert not caller.call("read", {"path": target}).ok
+    assert not caller.call("write", {"path": target, "content": "x"}).ok
+    assert target not in caller.call("search", {"pattern": SECRET}).text
+    assert target not in caller.call("glob", {"pattern": "**"}).text
+    for command in (f"cat {target}", f"cp {target} copy; cat copy", f"ln {target} link; cat link", f"mv {target} x; cat x"):
+        assert SECRET not in caller.call("shell", {"command": command}).text, command
+    caller.call("shell", {"command": f"echo x > {target}; rm -rf {target}; rm -rf vault; rm -f *.pem"})
+    assert (tmp_path / target).read_text() == SECRET
+
+
+def test_what_landlock_cannot_express_is_refused_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evener.toolset.shell.sandbox.bwrap_works", lambda: "it is not installed.")
+    (tmp_path / ".env").write_text(SECRET)
+    result = run(ShellTools(tmp_path), "echo ran > mark")
+    assert not result.ok
+    assert "The command was not started. There are denied or read-only files inside the folder" in result.text
+    assert not (tmp_path / "mark").exists()
+    monkeypatch.setattr("evener.toolset.shell.sandbox.landlock_works", lambda: "its version is 3.")
+    (tmp_path / ".env").unlink()
+    with pytest.raises(SandboxRefused, match="No sandbox works here"):
+        RunningCommand(ShellTools(tmp_path).sandbox, ["/bin/true"], seconds=1)
+
+
+def find_python() -> str:
+    """A Python of this version that another user can start, too."""
+    for one in (os.path.realpath(sys.executable), f"/usr/bin/python3.{sys.version_info.minor}"):
+        tried = ["runuser", "-u", "nobody", "--", one, "-c", f"import os; os.stat({str(Path(__file__).parents[2] / 'src')!r})"]
+        if subprocess.run(tried, capture_output=True, timeout=PATIENCE, cwd="/").returncode == 0:
+            return one
+    pytest.skip("the other user cannot start this Python, or cannot read the tree")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("runuser"), reason="needs root to become another user")
+@pytest.mark.parametrize("prefer", BOTH)
+def test_it_holds_for_a_user_without_privileges(prefer: str) -> None:
+    """Its folder is not pytest's, which only this user can enter."""
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        root = Path(folder) / "root"
+        root.mkdir()
+        os.chown(root, 65534, 65534)
+        shown = run_as_nobody(root, prefer)
+    assert "mine" in shown
+    assert "full=True" in shown
+    assert "Permission" in shown
+    assert "700" in shown
+
+
+def run_as_nobody(root: Path, prefer: str) -> str:
+    """Run some commands as another user; return how they ended and what they printed."""
+    here = Path(__file__).parents[2]
+    script = (
+        f"import sys; sys.path[:0] = {[str(here / 'src'), *[path for path in sys.path if 'site-packages' in path]]!r}\n"
+        "from evener.toolset.shell.command import RunningCommand\n"
+        "from evener.toolset import ShellTools\n"
+        f"box = ShellTools({str(root)!r}, prefer={prefer!r}, processes=30).sandbox\n"
+        "for line in ('echo mine > a; cat a', 'cat /proc/1/environ', 'b() { b | b & }; b; sleep 0.5',"
+        " 'python3 -c \"import socket; socket.socket()\"', 'chmod 700 a; stat -c %a a'):\n"
+        "    one = RunningCommand(box, ['/bin/bash', '-c', line], seconds=20); one.wait(); print(one.end, one.text[-300:])\n"
+    )
+    python = find_python()
+    done = subprocess.run(
+        ["runuser", "-u", "nobody", "--", python, "-S", "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_plan_of_a_command_is_not_on_a_command_line(tmp_path: Path) -> None:
+    """Other users can read command lines, and they are short."""
+    shell = ShellTools(tmp_path, environment={"GIVEN": SECRET})
+    running = RunningCommand(shell.sandbox, ["/bin/sh", "-c", "echo $GIVEN; mkfifo gate; read line < gate"], seconds=PATIENCE)
+    wait_until(lambda: running.text)
+    seen = [SECRET in line for line in processes_with("guard.main")]
+    running.stop()
+    assert seen == [False]
+    assert run(shell, f"echo {'x' * 90_000} | wc -c").text == "90001\n"
+    assert "of at most 100,000. Write a file, and run that" in run(shell, f"echo {'x' * 100_000}").text
+
+
+@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+def test_many_denied_files_are_kept_from_a_command(tmp_path: Path) -> None:
+    for number in range(1_500):
+        (tmp_path / f".env.{number}").write_text(SECRET)
+    assert run(ShellTools(tmp_path), "cat .env.* 2>/dev/null; echo done").text == "done\n"
+    for number in range(1_500, 3_200):
+        (tmp_path / f".env.{number}").write_text(SECRET)
+    assert "more than bubblewrap can keep" in run(ShellTools(tmp_path), "cat .env.*").text
+
+
+def test_the_kill_at_the_deadline_does_not_wait_for_output(shell: ShellTools) -> None:
+    """Its pipe is full and is not read: all processes are gone all the same, and the guard says when it killed them."""
+    gate = Event()
+    argv = ["/bin/bash", "-c", "(setsid yes 5501 &); yes 5502"]
+    running = RunningCommand(shell.sandbox, argv, seconds=0.5, feed=lambda _: not gate.wait(PATIENCE))
+    wait_until(lambda: processes_with("5502"))
+    wait_until(lambda: not [one for mark in ("5501", "5502") for one in processes_with(mark) if "yes" in one])
+    assert running.end is None
+    gate.set()
+    running.wait()
+    assert running.end is not None
+    assert (running.end.why, running.end.killed >= 0.5) == ("deadline", True)
+    assert running.end.killed <= running.end.seconds
+
+
+def test_background_jobs_end_when_their_run_is_cancelled(shell: ShellTools) -> None:
+    async def main() -> None:
+        @tool(effect="read")
+        async def wait() -> str:
+            """Wait."""
+            await asyncio.Event().wait()
+            return ""
+
+        started = ToolCall.of("one", "shell", {"command": "sleep 6601", "background": True, "seconds": PATIENCE})
+        model = ScriptedModel([calls(started), calls(ToolCall.of("two", "wait", {}))])
+        tools = [replace(one, approval=False) for one in shell.tools]
+        async with Harness(model, tools=[*tools, wait], store="memory").stream("go") as stream:
+            async for event in stream:
+                if isinstance(event, ToolStarted) and event.call.name == "wait":
+                    await stream.cancel("enough")
+            assert (await stream.result()).stop == "cancelled"
+
+    asyncio.run(main())
+    wait_until(lambda: "ended (cancelled)" in Caller(shell.tools).call("jobs", {"action": "list"}).text)
+    assert [one for one in processes_with("6601") if "sleep" in one] == []
