@@ -6,8 +6,9 @@ from bench.store_writers import run_apart
 
 PROCESSES = 16
 APPENDS = 60
-LEAST_SHARE = 0.25
-"""Of the slowest writer's appends, when the first is through. Without taking turns it is next to nothing on a slow disk."""
+LEAST_SHARE = 0.1
+"""Of the slowest writer's appends, when the first is through: 0.23 and more with other work beside it, and next to nothing
+without taking turns on a slow disk."""
 
 
 def test_no_writer_is_refused(tmp_path: Path) -> None:
