@@ -1,5 +1,5 @@
 // The page: which screen is shown, and one stream that tells what has grown. Nothing from a log is ever read as HTML.
-import { html, render, useState, useEffect, get, useLoaded, line, money, tokens, State, Problem, TABS, go, switchTheme } from "./parts.js";
+import { html, render, useState, useEffect, get, useLoaded, line, money, tokens, State, Problem, TABS, go, readRoute, switchTheme } from "./parts.js";
 import { Keys, useKeys } from "./keys.js";
 import { Threads } from "./threads.js";
 import { Conversation } from "./conversation.js";
@@ -16,8 +16,7 @@ function useRoute() {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  const [screen = "", log = "", tab = "talk", n = "0"] = hash.replace(/^#\//, "").split("/");
-  return { screen: screen || "threads", log: decodeURIComponent(log), tab, n: Number(n) || 0 };
+  return readRoute(hash);
 }
 
 // One stream for the page: it tells when the log in sight, or any log, has grown. A page that is not in sight needs none.
@@ -43,7 +42,7 @@ function App() {
   const route = useRoute();
   const live = useLive(route.screen === "log" ? route.log : "");
   const [help, setHelp] = useState(false);
-  useKeys(route, setHelp);
+  useKeys(setHelp);
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a>
     <header><nav aria-label="Screens"><a class="brand" href="#/" aria-label="Evener"><span>Evener</span></a>
       <a href="#/" aria-current=${route.screen === "threads" ? "page" : undefined}>Threads</a>

@@ -1,16 +1,14 @@
 // Keys: what each does, and how the focus moves. Every screen can be used without a mouse.
-import { html, useEffect, useRef, go, TABS, switchTheme } from "./parts.js";
+import { html, useEffect, go, readRoute, TABS, switchTheme } from "./parts.js";
 
 const HELP = [["t", "threads"], ["a", "approvals"], ["/", "search"], ["j k", "next, previous"], ["Enter", "open"], ["1 - 6", "the views of a thread"], ["g G", "begin, end"], ["f", "fork after the message in focus"], ["s", "what was sent for it"], ["[ ]", "earlier, later request or events"], ["c", "say something"], ["x", "compare the branch in focus"], ["d", "light or dark"], ["Esc", "leave a field, close this"], ["?", "this list"]];
 export function Keys({ close }) {
   return html`<section class="keys" aria-label="Keys"><dl>${HELP.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl><button onClick=${close}>Close</button></section>`;
 }
-export function useKeys(present, setHelp) {
-  const latest = useRef(present);
-  latest.current = present;  // a key may come before the effects of a new screen have run
+export function useKeys(setHelp) {
   useEffect(() => {
     const pressed = (event) => {
-      const route = latest.current;
+      const route = readRoute(location.hash);  // a key may come before the screen of a new address is drawn
       const field = event.target.closest && event.target.closest("input, textarea, select");
       if (event.key === "Escape") { if (field) field.blur(); setHelp(false); return; }
       if (field || event.ctrlKey || event.metaKey || event.altKey) return;

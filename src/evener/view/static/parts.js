@@ -4,6 +4,10 @@ export { html, render, useState, useEffect, useRef, useMemo, useCallback } from 
 
 export const TABS = [["talk", "Conversation"], ["tree", "Tree"], ["time", "Waterfall"], ["context", "Context"], ["sent", "Sent"], ["audit", "Audit"]];
 export const go = (path) => { location.hash = path; };
+export function readRoute(hash) {
+  const [screen = "", log = "", tab = "talk", n = "0"] = hash.replace(/^#\//, "").split("/");
+  return { screen: screen || "threads", log: decodeURIComponent(log), tab, n: Number(n) || 0 };
+}
 
 // The theme follows the system until a user chooses.
 const setTheme = (theme) => { if (theme) document.documentElement.dataset.theme = theme; };
