@@ -52,9 +52,10 @@ def at_some_pace(attempt: Callable[[float], None]) -> None:
     """
     for pace in (1.0, 6.0):
         try:
-            return attempt(pace)
+            attempt(pace)
         except (AssertionError, EvenerError):
             continue
+        return
     attempt(36.0)
 
 

@@ -15,7 +15,7 @@ from evener.errors import BadValue, EvenerError
 from evener.events import Event, decode_event, encode_event, encode_events
 from evener.store.cipher import Cipher, open_sealed
 from evener.store.integrity.digests import MISFITS
-from evener.transport.secrets import REDACTED, KeptNet, Net, known_secrets
+from evener.transport.secrets import REDACTED, KeptNet, Net, known_net, known_secrets
 
 __all__ = ["UNREADABLE", "Funnel", "Redaction", "What", "fields_of", "fixed_fields"]
 
@@ -41,9 +41,9 @@ class Funnel:
         secrets: Callable[[], Iterable[str]] = known_secrets,
         patterns: Iterable[str | re.Pattern[str]] = (),
     ) -> None:
-        self._secrets = secrets
         self._patterns = tuple(map(_compile, patterns))
-        self._nets = KeptNet()
+        # All funnels share the net of the process: with thousands of keys it takes a second to make.
+        self._present = known_net if secrets is known_secrets else _keep_net(secrets)
 
     def __repr__(self) -> str:
         return f"<Funnel with {len(self._patterns)} patterns>"
@@ -88,10 +88,6 @@ class Funnel:
             net = NOTHING
         return self._blob(content, net)
 
-    def _present(self) -> Net:
-        """Return the net for the secrets of this moment."""
-        return self._nets.of(self._secrets())
-
     def _blob(self, content: bytes, net: Net) -> bytes:
         try:
             text = content.decode()
@@ -131,6 +127,12 @@ class Funnel:
         if value is None or _object(cleaned) is not None:
             return cleaned
         return msgspec.json.encode(_inside(value, net, patterns)).decode()
+
+
+def _keep_net(secrets: Callable[[], Iterable[str]]) -> Callable[[], Net]:
+    """Return a function that gives the net for the secrets of the moment."""
+    kept = KeptNet()
+    return lambda: kept.of(secrets())
 
 
 @cache
