@@ -12,7 +12,7 @@ from evener import events as ev
 from evener.cli.approvals import describe, is_decided, read_answer
 from evener.cli.commands.run import parse_dollars
 from evener.cli.commands.stored.context import draw_context
-from evener.cli.commands.stored.show import format_cost
+from evener.cli.commands.stored.show import format_cost, sum_spent
 from evener.cli.commands.stored.store import write_export
 from evener.cli.commands.stored.threads import is_subagent, tree_lines
 from evener.cli.glance import WORDS, format_age, glance
@@ -68,15 +68,7 @@ class Tally:
     @property
     def spent(self) -> Spent:
         """The sum of all runs."""
-        runs = self._runs.values()
-        return Spent(
-            sum(run.requests for run in runs),
-            sum(run.tool_calls for run in runs),
-            sum((run.usage for run in runs), self._under_way),
-            sum((run.cost for run in runs), Decimal(0)),
-            all(run.exact for run in runs),
-            sum(run.seconds for run in runs),
-        )
+        return sum_spent((*self._runs.values(), Spent(usage=self._under_way)))
 
     @property
     def filled(self) -> float | None:
