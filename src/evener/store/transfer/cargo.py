@@ -5,7 +5,7 @@ the way, and a fork names the new hash of its parent. Where nothing changes, eve
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -20,21 +20,35 @@ __all__ = [
     "Cargo",
     "CargoBranch",
     "CargoEvent",
+    "CargoLine",
     "CargoThread",
     "Chains",
+    "Count",
+    "Name",
     "holds_a_secret",
 ]
 
 
-class CargoBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One log, but for its events. `base` is how many events of its path lie before its own; `erased` since when it is."""
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 
-    log: str
+
+class CargoLine(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """What all lines of an exported thread share."""
+
+
+class CargoBranch(CargoLine, frozen=True, tag="branch"):
+    """One log, but for its events. `base` is how many events of its path lie before its own; `erased` since when it is.
+
+    In an exported thread it is the line with which a log begins.
+    """
+
+    log: Name
     harness: str
     began: float
     changed: float
-    length: int
-    base: int = 0
+    length: Count
+    base: Count = 0
     parent: str = ""
     parent_hash: str = ""
     erased: float | None = None

@@ -19,7 +19,6 @@ from evener.store.transfer.lines import (
     MOST_BYTES,
     VERSION,
     BlobLine,
-    BranchLine,
     End,
     EventLine,
     Line,
@@ -136,7 +135,7 @@ async def _section(store: Portable, whole: CargoThread) -> AsyncIterator[Line]:
     chains = Chains(whole.branches)
     for found in whole.branches:
         branch = chains.named(found)
-        yield BranchLine.of(branch)
+        yield branch
         async for record in _records(store, branch, chains):
             yield EventLine.of(branch.log, record)
 
