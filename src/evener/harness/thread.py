@@ -42,7 +42,7 @@ from evener.model.media import Media
 from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
-from evener.store.cluster import Clustered, ClusterTables
+from evener.store.cluster import Clustered
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
@@ -54,6 +54,7 @@ from evener.transport.exchange import Reach, Transport
 
 if TYPE_CHECKING:
     from evener.driver.slice import RunSlice
+    from evener.store.postgres.cluster import PostgresCluster
 
 __all__ = [
     "PAGE",
@@ -397,7 +398,7 @@ class Thread(Generic[Output]):
         await tables.put_work(self._log, self._path)
         return self
 
-    async def _join_tree(self, tables: ClusterTables, run: str) -> None:
+    async def _join_tree(self, tables: "PostgresCluster", run: str) -> None:
         """Let a run that is submitted inside a call belong to the tree of that call, wherever it is performed."""
         site = current_site.get()
         if site is not None:
