@@ -18,8 +18,6 @@ from evener.tools.tool import Tool, Toolbox, tool
 from evener.toolset.changes import note_change
 from evener.toolset.labels import guard_mixing, label, label_of
 
-__all__ = ["EditorTools", "could_leak"]
-
 SECONDS = 60.0
 COMMAND_SECONDS = 600
 MOST_OUTPUT = 200_000

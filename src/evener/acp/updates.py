@@ -9,8 +9,6 @@ from evener.tools.tool import Toolbox
 from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 
-__all__ = ["UpdateEncoder", "read_prompt"]
-
 CHUNKS: dict[str, str] = {"user": "user_message_chunk", "assistant": "agent_message_chunk"}
 TAKEN_BACK = "\n\n[What was shown since the last request does not count: {}]\n\n"
 LEFT_OUT = "\n\n[Parts of the answer were left out above. The whole of it:]\n\n"

@@ -11,8 +11,6 @@ from evener.cli.terminal import clean, flatten, say
 from evener.events import CallFinished
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on", "result_text"]
-
 FRAMES = "|/-\\"
 PERIOD = 0.1
 """Seconds between two frames of the spinner."""

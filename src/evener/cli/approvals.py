@@ -23,26 +23,6 @@ from evener.result import Approval, RunResult
 from evener.store.protocol import NoteKeeper, Store, state_of
 from evener.transcript.blocks import ToolCall
 
-__all__ = [
-    "ASK_USER",
-    "ApprovalMode",
-    "Asker",
-    "Decides",
-    "Interrupts",
-    "TerminalAsker",
-    "Undecided",
-    "ask_decisions",
-    "choose_by_line",
-    "decide_unasked",
-    "describe",
-    "is_decided",
-    "parse_arguments",
-    "quote",
-    "read_answer",
-    "read_answers",
-    "user_name",
-]
-
 ApprovalMode = Literal["ask", "auto", "deny"]
 ASK_USER = "ask_user"
 """The tool that puts a question to the user: what it waits for is an answer, not a permission."""

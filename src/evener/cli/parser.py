@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from evener import __version__
 
-__all__ = ["COMMANDS", "Argument", "Command", "parse", "parser", "run"]
-
 CODES = (
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 a key is missing, 4 the provider refused, "
     "5 network error or timeout, 130 interrupted"

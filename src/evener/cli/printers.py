@@ -13,17 +13,6 @@ from evener.encodings.forms import FINAL_RESULT
 from evener.result import RunResult
 from evener.transcript.loss import Loss
 
-__all__ = [
-    "Form",
-    "Printer",
-    "TextPrinter",
-    "event_document",
-    "is_noise",
-    "make_printer",
-    "print_losses",
-    "result_document",
-]
-
 
 def result_document(result: RunResult) -> dict[str, object]:
     """Return the result of a run as a JSON object."""

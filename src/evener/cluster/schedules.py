@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from evener.harness.harness import Harness
     from evener.store.postgres.cluster import PostgresCluster
 
-__all__ = ["ScheduleWatch", "make_schedule", "next_time"]
-
 
 SHORTEST = 1.0
 

@@ -17,8 +17,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Compaction", "ask_for_summary", "plan_compaction", "read_summary", "why_no_summary"]
-
 WORTH = 0.1
 """The least share of the room that a compaction must be able to free: less is not worth a request."""
 LONGEST = 2_000

@@ -57,23 +57,6 @@ else:
     Deps = TypeVar("Deps", covariant=True)
     Output = TypeVar("Output", covariant=True)
 
-__all__ = [
-    "OUTCOMES",
-    "Harness",
-    "PlainFunction",
-    "Subagent",
-    "UnknownOutcome",
-    "check_harness",
-    "check_names",
-    "check_settings",
-    "check_thread",
-    "is_askable",
-    "models_of",
-    "store_of",
-    "to_the_end",
-    "told_first",
-]
-
 
 T = TypeVar("T")
 ADDRESSES = ("postgresql://", "postgres://")

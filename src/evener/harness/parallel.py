@@ -16,8 +16,7 @@ from evener.call_context import DEEPEST, InnerUsage, Site, current_site
 from evener.errors import EvenerError, UsageError
 from evener.events import Limits, Nested
 from evener.harness.harness import Harness
-from evener.harness.opening import Given
-from evener.harness.thread import Prompt
+from evener.harness.opening import Given, Prompt
 from evener.model.seam import Askable
 from evener.result import Output, RunResult
 from evener.tools.outputs import OutputShape
@@ -29,8 +28,6 @@ from evener.transcript.reply import Usage
 if TYPE_CHECKING:
     from evener.harness.harness import OutputLike
     from evener.model.plain import PlainProvider
-
-__all__ = ["Entry", "fan_out", "parallel_llm_tool"]
 
 CONCURRENCY = 8
 MOST_PROMPTS = 32

@@ -46,15 +46,6 @@ from evener.transcript.loss import Loss, LossRefused, refuse
 from evener.transcript.mint import new_id
 from evener.transport.exchange import Request
 
-__all__ = [
-    "Chosen",
-    "Compiled",
-    "Opens",
-    "compile_request",
-    "open_offline",
-]
-
-
 Opens = Callable[[str], Askable]
 """A model by its name, for looking only."""
 Notices = tuple[tuple[str, str], ...]

@@ -18,8 +18,6 @@ from evener.store.protocol import Erased, NoLog, NoteKeeper, Store
 if TYPE_CHECKING:
     from evener.store.postgres.cluster import PostgresCluster
 
-__all__ = ["LATE", "PAUSES", "follow", "is_decided", "is_said", "list_questions", "tables_of"]
-
 
 LATE = 15.0
 """Seconds after which a worker looks at a run whose submitter did not say that it is whole."""

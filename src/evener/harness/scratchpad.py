@@ -15,9 +15,6 @@ from evener.errors import BadDocument
 from evener.tools.context import ToolContext
 from evener.tools.scratchpad import pad_of
 
-__all__ = ["NAME", "LogNotebook", "Pad", "current_pad"]
-
-
 NAME = "scratchpad"
 
 

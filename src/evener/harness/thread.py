@@ -56,19 +56,6 @@ if TYPE_CHECKING:
     from evener.driver.slice import RunSlice
     from evener.store.postgres.cluster import PostgresCluster
 
-__all__ = [
-    "PAGE",
-    "Prompt",
-    "Thread",
-    "has_acted",
-    "since_last",
-    "tell_broken_off",
-    "tell_end",
-    "with_results",
-    "with_rival",
-    "with_use",
-]
-
 
 LOGGER = logging.getLogger("evener")
 """Says when runs begin, stop and fail, and what was warned of; never what was said. Silent unless a program listens."""

@@ -16,8 +16,6 @@ from evener.errors import UsageError
 from evener.providers.config import Config, find_project
 from evener.transport.secrets import note_secret
 
-__all__ = ["McpServer", "find_servers", "load_servers", "read_servers"]
-
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 SENSITIVE = re.compile(r"key|token|secret|password|authorization|cookie", re.IGNORECASE)

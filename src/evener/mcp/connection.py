@@ -29,8 +29,6 @@ from evener.mcp.repair import mend_result
 from evener.mcp.stdio import open_process
 from evener.transport.secrets import known_secrets, scrub
 
-__all__ = ["McpConnection", "McpRefused"]
-
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 TRIES = 3

@@ -3,8 +3,6 @@
 from mcp import Client
 from mcp_types import Prompt, Resource
 
-__all__ = ["list_prompts", "list_resources"]
-
 MOST_PAGES = 100
 
 

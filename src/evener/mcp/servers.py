@@ -32,8 +32,6 @@ if TYPE_CHECKING:  # the SDK is loaded with the first connection
     from evener.mcp.held_calls import HeldCall, HeldCalls
     from evener.transcript.blocks import ResultContent
 
-__all__ = ["Elicitation", "McpServers", "PromptListing", "ResourceListing"]
-
 T = TypeVar("T")
 MOST_DESCRIPTION = 8_000
 MOST_SHOWN = 40_000

@@ -30,24 +30,6 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.reply import StopReason, Usage
 
-__all__ = [
-    "Attribute",
-    "SpanKind",
-    "asked_attributes",
-    "cut_text",
-    "describe_messages",
-    "describe_output",
-    "describe_parts",
-    "describe_tools",
-    "finish_reason",
-    "model_attributes",
-    "name_span",
-    "origin_attributes",
-    "provider_name",
-    "settings_attributes",
-    "usage_attributes",
-]
-
 Attribute = str | int | float | bool | list[str]
 SpanKind = Literal["agent", "model", "tool", "retry", "approval", "compaction"]
 

@@ -9,11 +9,6 @@ from evener.tools.call import digest_of
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ToolCall
 
-__all__ = [
-    "gate_of",
-    "run_around",
-]
-
 
 def run_around(tape: Tape) -> list[ev.Event]:
     """Return the events of the run that is under way, those before and those to come."""

@@ -9,8 +9,6 @@ from evener.events import Amount, LimitName
 if TYPE_CHECKING:
     from evener.store.postgres.cluster import PostgresCluster
 
-__all__ = ["Clustered", "Schedule", "TakenWork", "TreeRefusal"]
-
 
 class TakenWork(msgspec.Struct, frozen=True):
     """A run that a worker took: its log, whose harness performs it, how often it was taken, and which turn of the log it is."""

@@ -30,8 +30,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = ["CUT", "Conversation", "Piece", "TalkItem", "pieces_of"]
-
 CUT = 20_000
 """Characters of one text that a page gets at first; the rest on demand."""
 LABEL = 2_000

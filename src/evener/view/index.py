@@ -20,8 +20,6 @@ from evener.result import approvals_of
 from evener.store.protocol import NoteKeeper, Store, Summary
 from evener.transcript.reply import Usage
 
-__all__ = ["Glimpse", "ListedThread", "ThreadIndex", "glimpse_of", "is_decided"]
-
 TITLE = 160
 GROUPS = {
     "waiting": ("approval",),

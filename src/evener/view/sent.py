@@ -26,8 +26,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.reply import Usage
 from evener.transport.exchange import Request
 
-__all__ = ["RequestLine", "SentRequest", "compare_bodies", "explain_changes", "list_requests", "rebuild"]
-
 EFFORTS: tuple[Effort | None, ...] = (None, *get_args(Effort))
 SHOWN_LINES = 4_000
 AROUND = 3

@@ -44,8 +44,6 @@ from evener.view.media import find_image
 from evener.view.runs import LiveRuns
 from evener.view.sent import compare_bodies, explain_changes, list_requests, rebuild
 
-__all__ = ["Viewer", "open_socket", "serve"]
-
 KEPT_LOGS = 8
 READ = 1_000
 """Events that are read at a time."""

@@ -30,8 +30,6 @@ from evener.web.messages import (
     output_of,
 )
 
-__all__ = ["AgUiEncoder", "read_ag_ui"]
-
 ENDS = ("done", "length", "refusal")
 """Causes with which a run ends well, as the protocol sees it."""
 MEDIA = {"image": "image/*", "audio": "audio/*", "video": "video/*", "document": ""}

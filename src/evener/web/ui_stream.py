@@ -27,8 +27,6 @@ from evener.web.messages import (
     output_of,
 )
 
-__all__ = ["UiStreamEncoder", "read_chat"]
-
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 END = b"data: [DONE]\n\n"
 REASONS = {"done": "stop", "length": "length", "refusal": "content-filter", "approval": "tool-calls"}

@@ -18,10 +18,6 @@ from evener.toolset.todo import STEPS
 if TYPE_CHECKING:
     from evener.cli.chat.markdown import Markdown
 
-__all__ = [
-    "RunView",
-]
-
 
 SHORT = 160
 """Characters of a result that are shown at once."""

@@ -34,13 +34,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = [
-    "Session",
-    "Tally",
-    "format_losses",
-    "format_short",
-]
-
 
 class Tally:
     """Adds up usage by run id, so that a resumed run counts once. `window` is the context window in tokens; 0 is unknown."""

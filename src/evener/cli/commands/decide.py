@@ -23,12 +23,6 @@ from evener.transcript.blocks import json_text
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = [
-    "DecideOptions",
-    "run",
-]
-
-
 OTHERS = "Only other calls were approved."
 EXAMPLE = 'evener reject THREAD --why "Ask the customer first."'
 

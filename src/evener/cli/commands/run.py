@@ -50,19 +50,6 @@ from evener.transcript.message import Message
 if TYPE_CHECKING:
     from evener.model.plain import PlainProvider
 
-__all__ = [
-    "AgentOptions",
-    "RunOptions",
-    "check_harness_alone",
-    "make_harness",
-    "make_limits",
-    "parse_dollars",
-    "run",
-    "run_thread",
-    "same_words",
-    "split_references",
-]
-
 AnyTool = Tool | Callable[..., object] | HostedTool
 
 

@@ -13,8 +13,6 @@ from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.harness import Harness
 
-__all__ = ["ServeOptions", "serve_editor", "serve_mcp", "serve_pages"]
-
 
 class ServeOptions(AgentOptions, frozen=True, kw_only=True):
     """The options of `evener mcp`, `evener acp` and `evener serve`."""

@@ -17,8 +17,6 @@ from evener.errors import UsageError
 from evener.harness import Harness
 from evener.store.protocol import Store
 
-__all__ = ["ViewOptions", "run"]
-
 INSTALL = "The viewer is not installed. Install it with: pip install 'evener[view]'."
 
 

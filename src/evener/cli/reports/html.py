@@ -17,8 +17,6 @@ from evener.store.protocol import Store, Summary
 from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
 from evener.transcript.message import Message
 
-__all__ = ["page_of", "write_page"]
-
 PRIVATE = 0o600
 MOST = 200_000
 """Characters of one block that are shown."""

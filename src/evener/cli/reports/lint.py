@@ -19,8 +19,6 @@ from evener.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from evener.cli.stores import KeptStore
 
-__all__ = ["WireReport", "lint", "run"]
-
 WIRES = {
     "anthropic_messages": "anthropic:claude-sonnet-4-5",
     "openai_responses": "openai:gpt-5",

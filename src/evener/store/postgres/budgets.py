@@ -17,8 +17,6 @@ from evener.transcript.reply import Usage
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["TABLES", "begin", "claim", "join", "members_of", "renew", "reserve", "settle", "settle_left", "tree_of"]
-
 
 TABLES = (
     """

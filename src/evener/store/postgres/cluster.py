@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from evener.store.sqlite.writer import WriterThread
 
-__all__ = ["PostgresCluster"]
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from evener.transport.limiter import Rate
 
-__all__ = ["TABLES", "admit", "leave", "pause", "recount"]
-
 
 TABLES = (
     """

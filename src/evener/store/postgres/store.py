@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from psycopg_pool import ConnectionPool
 
-__all__ = ["PostgresStore"]
-
 
 READERS = 4
 LONGEST_FAREWELL = 5.0

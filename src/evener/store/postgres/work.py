@@ -13,8 +13,6 @@ from evener.store.cluster import TakenWork
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["NOW", "TABLE", "TURNS", "drop", "hold", "park", "put", "take", "turn_of", "wake"]
-
 
 TABLE = (
     """

@@ -48,10 +48,6 @@ from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "SqliteStore",
-]
-
 
 MOMENT = 1.0
 """Seconds that a search may spend on its index when it has its answer."""

@@ -15,20 +15,6 @@ from evener.events import VERSION, Opened, decode_event, encode_event
 from evener.store import protocol
 from evener.store.integrity.digests import digest_of, link, origin_of
 
-__all__ = [
-    "Blob",
-    "Cargo",
-    "CargoBranch",
-    "CargoEvent",
-    "CargoLine",
-    "CargoThread",
-    "Chains",
-    "Count",
-    "Name",
-    "holds_a_secret",
-]
-
-
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 

@@ -16,13 +16,6 @@ from evener.store.tombstones import blanked
 from evener.store.transfer.cargo import Blob, CargoBranch, CargoEvent, CargoThread
 from evener.store.transfer.lines import VERSION, BlobLine, End, EventLine, Line, ThreadLine, bad, read, written
 
-__all__ = [
-    "Inspection",
-    "Spool",
-    "ThreadSection",
-]
-
-
 IN_MEMORY = 64 << 20
 
 _lines = msgspec.json.Decoder(Line)

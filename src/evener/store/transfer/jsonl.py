@@ -27,15 +27,6 @@ from evener.store.transfer.lines import (
     written,
 )
 
-__all__ = [
-    "Portable",
-    "export_lines",
-    "file_lines",
-    "import_lines",
-    "write_file",
-]
-
-
 PART = 3 << 18
 """How much of a blob stands in one line."""
 

@@ -18,20 +18,6 @@ from evener.errors import BadDocument
 from evener.store.transfer.cargo import CargoBranch, CargoEvent, CargoLine, Count, Name
 from evener.transcript.scan import checked_bytes, repeated_key, short
 
-__all__ = [
-    "MOST_BYTES",
-    "VERSION",
-    "BlobLine",
-    "End",
-    "EventLine",
-    "Line",
-    "ThreadLine",
-    "bad",
-    "read",
-    "written",
-]
-
-
 VERSION = 1
 MOST_BYTES = 64 << 20
 """The longest line that is read."""

@@ -17,8 +17,6 @@ from evener.loop.state import RunState
 from evener.store.protocol import Store, state_of
 from evener.store.sqlite.leases import new_claim
 
-__all__ = ["draw_context", "run"]
-
 WIDTH, ROWS = 40, 5
 SIGNS: dict[ContextKind, str] = {
     "system": "s", "tools": "t", "user": "u", "assistant": "a", "reasoning": "r", "calls": "c", "results": "=", "media": "m",

@@ -6,11 +6,6 @@ from evener.harness.finding import find_harness
 from evener.replay import replay
 from evener.store.protocol import Store
 
-__all__ = [
-    "run",
-]
-
-
 LISTED = 50
 
 

@@ -31,17 +31,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = [
-    "LogUsage",
-    "find_branch",
-    "format_cost",
-    "format_log",
-    "run",
-    "sum_spent",
-    "sum_usage",
-]
-
-
 LEAD = "  "
 
 

@@ -21,19 +21,6 @@ from evener.store.transfer.jsonl import Portable, export_lines, file_lines, impo
 if TYPE_CHECKING:
     from evener.cli.stores import KeptStore
 
-__all__ = [
-    "backup",
-    "confirm",
-    "copy",
-    "export",
-    "import_thread",
-    "parse_age",
-    "remove",
-    "retain",
-    "verify",
-    "write_export",
-]
-
 
 async def backup(store: Store, file: str) -> int:
     """Copy the store into a new file."""

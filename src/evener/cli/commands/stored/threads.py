@@ -14,19 +14,6 @@ from evener.events import Compacted, ContextRestored, Opened
 from evener.harness.branches import fork_at
 from evener.store.protocol import Store, Summary
 
-__all__ = [
-    "ListOptions",
-    "ThreadRow",
-    "fork",
-    "is_subagent",
-    "run",
-    "show_tree",
-    "tag",
-    "title",
-    "tree_lines",
-]
-
-
 TITLE, EXCERPT = 60, 100
 
 

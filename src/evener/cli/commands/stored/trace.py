@@ -10,8 +10,6 @@ from evener.observe.export import encode_spans, redact_spans, trace_funnel
 from evener.observe.spans import TraceSpan, fold_spans
 from evener.store.protocol import Store
 
-__all__ = ["read_spans", "run"]
-
 
 async def run(store: Store, id: str, *, otlp: str, content: bool, headers: Sequence[str]) -> int:
     """Print or send the spans."""
