@@ -53,9 +53,9 @@ class EditorTools:
             raise ModelRetry(f"{path} is outside of the project's folder {self._cwd}. Use a path below it.")
         return real
 
-    async def _request(self, method: str, params: Frame, seconds: float = SECONDS) -> Frame:
+    async def _request(self, method: str, params: Frame) -> Frame:
         try:
-            return await self._ask(method, params, seconds)
+            return await self._ask(method, params, SECONDS)
         except RequestRefused as error:
             raise ModelRetry(str(error)) from None
 

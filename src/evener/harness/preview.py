@@ -87,7 +87,9 @@ class Chosen(TypedDict):
     temperature: float | None
 
 
-def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | None, temperature: float | None) -> Model:
+def open_offline(
+    name: str, *, effort: Effort | None = None, max_output_tokens: int | None = None, temperature: float | None = None
+) -> Model:
     """Return the model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
     environ = dict(os.environ)
     while True:

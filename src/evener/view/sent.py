@@ -167,7 +167,7 @@ def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
         if endpoint:
             yield open_model(name, auth=_unsigned, base_url=endpoint, effort=effort)
         else:
-            yield open_offline(name, effort=effort, max_output_tokens=None, temperature=None)
+            yield open_offline(name, effort=effort)
 
 
 def _resting(events: Sequence[ev.Event], n: int) -> State:

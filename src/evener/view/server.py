@@ -279,9 +279,7 @@ class Viewer:
         if name not in self._windows:
             self._windows[name] = 0
             with suppress(EvenerError):
-                self._windows[name] = open_offline(
-                    name, effort=None, max_output_tokens=None, temperature=None
-                ).endpoint.facts.window
+                self._windows[name] = open_offline(name).endpoint.facts.window
         return self._windows[name]
 
     async def _sent(self, request: Request) -> object:

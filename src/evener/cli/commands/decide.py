@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 
-from evener.cli.approvals import ASK_USER, describe, is_decided, parse_arguments, quote, read_answer, user_name
+from evener.cli.approvals import ASK_USER, describe, parse_arguments, quote, read_answer, user_name
 from evener.cli.commands import run as running
 from evener.cli.names import find_log
 from evener.cli.terminal import escape, say
@@ -16,6 +16,7 @@ from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.harness import Harness
 from evener.harness.approvals import Decision, keyed
+from evener.harness.remote import is_said
 from evener.result import Approval, approvals_of
 from evener.store.protocol import Store, state_of
 from evener.transcript.ask import ToolSpec
@@ -61,7 +62,7 @@ def run(options: DecideOptions) -> int:
 async def _decide(harness: Harness, options: DecideOptions) -> None:
     thread = await harness.store.head(await find_log(harness.store, options.thread))
     asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
-    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
+    waiting = {key: one for key, one in asked.items() if not await is_said(harness.store, one)}
     effect = f"It takes effect when the run is resumed: {options.resume_command}"
     if options.show:
         await _show(harness.store, thread, waiting, f" A decision was made already. {effect}" if asked else "")

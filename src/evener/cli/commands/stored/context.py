@@ -48,7 +48,7 @@ def _report(store: Store, state: RunState, name: str) -> ContextReport:
     name = name or state.model or (config.model if config else "")
     if not name:
         raise UsageError("No model was asked in this thread yet. Name one with -m.")
-    model = open_offline(name, effort=None, max_output_tokens=None, temperature=None)
+    model = open_offline(name)
     keeper = ContextKeeper(ContextRules(), specs=config.tools if config else (), put_blob=store.put_blob)
     return keeper.report(state, model)
 

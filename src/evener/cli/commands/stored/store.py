@@ -101,19 +101,24 @@ async def _export(store: "KeptStore", log: str, output: str) -> int:
 
 async def write_export(store: Portable, log: str, path: Path) -> int:
     """Write the thread of a log into a new file that only its owner can read; return the number of lines. All or nothing."""
+    created = create_private(path)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    except FileExistsError:
-        raise UsageError(f"{path} exists already; nothing was written. Name another file.") from None
-    except OSError as error:
-        raise UsageError(f"Cannot create {path}: {error.strerror}. Name a file in a folder that you can write to.") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+        with created as file:
             return await _write_lines(store, log, file)
     except BaseException:
         with suppress(OSError):
             path.unlink()
         raise
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Return a new file that only its owner can read. UsageError if it cannot be made."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb")
+    except FileExistsError:
+        raise UsageError(f"{path} exists already; nothing was written. Name another file.") from None
+    except OSError as error:
+        raise UsageError(f"Cannot create {path}: {error.strerror}. Name a file in a folder that you can write to.") from None
 
 
 async def _write_lines(store: Portable, log: str, file: BinaryIO, *, shown: Callable[[bytes], bytes] | None = None) -> int:
