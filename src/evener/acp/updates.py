@@ -53,8 +53,6 @@ class UpdateEncoder:
                 yield chunk("agent_message_chunk", TAKEN_BACK.format(why))
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
-            case _:
-                pass
 
     def _end_turn(self, message: Message) -> Iterator[Frame]:
         if self._omitted:
@@ -80,8 +78,6 @@ class UpdateEncoder:
                 plan = plan_of(call, self._tools) if result.ok else None
                 if plan:
                     yield plan
-            case _:
-                pass
 
     def replay(self, message: Message) -> Iterator[Frame]:
         """Give the updates that show a message of a loaded session."""
@@ -107,8 +103,6 @@ class UpdateEncoder:
                     "status": "failed" if failed else "completed",
                     "content": [show_content(one) for one in content],
                 }
-            case _:
-                pass
 
 
 def chunk(kind: str, text: str) -> Frame:
@@ -135,6 +129,4 @@ def read_prompt(prompt: object) -> list[Block]:
                 found.append(DocumentBlock(Inline(data), kind, uri))
             case {"type": str(kind)}:
                 found.append(TextBlock(f"[{kind}]"))
-            case _:
-                pass
     return found

@@ -77,8 +77,6 @@ class RunProgress:
                 self._begin(event, f"waiting to ask {model} again")
             case st.TurnFinished() | st.ToolFinished() if not event.place.parent_run:
                 self.text = ""
-            case _:
-                pass
 
     def _begin(self, event: st.StreamEvent, text: str) -> None:
         """Show what begins. Inside a subagent the clock of the outer call goes on."""

@@ -87,8 +87,6 @@ class TextPrinter:
             case st.Retracted(why=why):
                 self._output.end()
                 say(f"evener: Ignore the partial answer above ({why})")
-            case _:
-                pass
 
     def result(self, result: RunResult) -> None:
         if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:

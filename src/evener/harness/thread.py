@@ -99,8 +99,6 @@ def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
                 return True
             case ev.CallFinished(nested=ev.Nested(acted=True)) | ev.CallPaused(nested=ev.Nested(acted=True)):
                 return True
-            case _:
-                pass
     return False
 
 

@@ -346,6 +346,4 @@ def _sequential(found: Sequence[RecordedMoment]) -> set[str]:
                 ran.add(id)
             case ev.CallFinished() if ran:
                 single |= names
-            case _:
-                pass
     return single - together

@@ -109,8 +109,6 @@ def _told(events: Iterable[ev.Event]) -> Iterator[str]:
                 yield f'<article class="failed"><small>{_text(error)}</small><pre>{_text(said)}</pre></article>'
             case ev.Finished(cause=cause, detail=detail):
                 yield f"<p><small>{_text(cause)} {_text(detail)}</small></p>"
-            case _:
-                pass
 
 
 def _message(role: str, message: Message, at: float, more: str = "") -> str:
