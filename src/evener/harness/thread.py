@@ -144,7 +144,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
 
     A copy is told in any case: also what was allowed and not done yet may be done by the log that it was copied from.
     """
-    if not rival or _speaks(beginning):
+    if not rival or any(isinstance(event, ev.Prompted) for event in beginning):
         return beginning
     if rival == "copy":
         beginning = _take_over(beginning, state)
@@ -170,10 +170,6 @@ def _take_over(beginning: Beginning, state: RunState) -> Beginning:
         return beginning
     place = next((n for n, event in enumerate(beginning) if not isinstance(event, ev.Configured)), len(beginning))
     return (*beginning[:place], ev.Resumed(at=time(), epoch=state.epoch + 1), *beginning[place:])
-
-
-def _speaks(beginning: Iterable[ev.Event]) -> bool:
-    return any(isinstance(event, ev.Prompted) for event in beginning)
 
 
 def _is_theirs(pending: Pending) -> bool:
@@ -804,7 +800,9 @@ class Thread(Generic[Output]):
 
     async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
         """Return the events of the log from the last prompt on, or more."""
-        return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
+        return (
+            await since_last(self._store, self._log, lambda event: isinstance(event, ev.Prompted), at_least=len(driver.events))
+        )[1]
 
     async def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
         """With the structured answer as the type that was asked for (without one, the text is the answer), with the pad, and
@@ -870,7 +868,3 @@ class Thread(Generic[Output]):
             raise
         self._log = self._id
         return log, fold((first,))
-
-
-def _is_prompt(event: ev.Event) -> bool:
-    return isinstance(event, ev.Prompted)

@@ -133,7 +133,7 @@ async def _section(store: Portable, whole: CargoThread) -> AsyncIterator[Line]:
 
 async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> AsyncIterator[CargoEvent]:
     """Yield the records of a branch as they lie in a store without a cipher. There, each must be linked as it is stored."""
-    following = chains.follow(branch, _as_it_is)
+    following = chains.follow(branch, lambda _, payload: payload)
     seq = branch.base
     while seq < branch.length:
         page = await store.records(branch.log, after=seq, until=branch.length)
@@ -150,10 +150,6 @@ async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> Asyn
 def _list_spilled(line: EventLine) -> Iterable[str]:
     """Return the blobs without which the event has lost a part of what it said."""
     return spilled_in(decode_event(bytes(line.payload), line.version)) if line.erased is None else ()
-
-
-def _as_it_is(_: int, payload: bytes) -> bytes:
-    return payload
 
 
 async def _is_there(store: Portable, section: ThreadSection) -> bool:
