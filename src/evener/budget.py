@@ -17,7 +17,7 @@ from evener.transcript.mint import new_id
 from evener.transcript.reply import Usage
 
 if TYPE_CHECKING:
-    from evener.store.cluster import ClusterTables
+    from evener.store.postgres.cluster import PostgresCluster
 
 __all__ = ["Budget", "Reservation", "TreeBudget"]
 
@@ -44,7 +44,7 @@ class TreeBudget:
     `began` is False until the store has it.
     """
 
-    def __init__(self, tables: "ClusterTables", tree: str, log: str, *, counts_money: bool, began: bool = True) -> None:
+    def __init__(self, tables: "PostgresCluster", tree: str, log: str, *, counts_money: bool, began: bool = True) -> None:
         self._tables = tables
         self._log = log
         self._began = began
@@ -142,7 +142,7 @@ class Budget:
         """The budget of the tree on several machines that the run belongs to; None where it does to none."""
         return self._around[-1]._tree
 
-    async def share(self, tables: "ClusterTables") -> TreeBudget:
+    async def share(self, tables: "PostgresCluster") -> TreeBudget:
         """Have the store hold the budget of the whole tree: a run inside it is about to be performed elsewhere.
 
         What calls under way hold counts as spent.

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from evener import Harness, MemoryStore, SqliteStore
-from evener.cli.approvals import describe, is_decided, read_answer, read_answers
+from evener.cli.approvals import describe, read_answer, read_answers
 from evener.cli.terminal import escape
 from evener.harness import Subagent
 from evener.harness.approvals import Decision, keyed
+from evener.harness.remote import is_said
 from evener.result import Approval
 from evener.store.protocol import Store
 from evener.testing import ScriptedModel, calls
@@ -56,9 +57,9 @@ def test_answers_that_wait_are_found_also_inside_and_so_is_what_was_decided(stor
         assert (one.interrupt, one.thread == inside.thread) == ("output", False)
         assert await read_answer(store, one) == "Inside."
         assert await read_answers(store, inside, shown=True) == {one.thread: "Inside."}
-        assert not await is_decided(store, one)
+        assert not await is_said(store, one)
         await thread.decide({key: Decision("allow") for key in keyed(inside.approvals)})
-        assert await is_decided(store, one)
+        assert await is_said(store, one)
         outside = await thread.resume()
         [one] = outside.approvals
         assert await read_answers(store, outside, shown=True) == {}

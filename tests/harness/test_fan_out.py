@@ -14,8 +14,8 @@ from evener import streaming as st
 from evener.call_context import DEEPEST
 from evener.errors import AuthFailed, EvenerError, Overloaded, UsageError
 from evener.harness.harness import Subagent
+from evener.harness.opening import Prompt
 from evener.harness.parallel import Entry, fan_out, parallel_llm_tool
-from evener.harness.thread import Prompt
 from evener.result import RunResult
 from evener.testing.scripted_model import Line, ScriptedModel, calls, says
 from evener.transcript.ask import Ask

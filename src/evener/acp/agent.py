@@ -29,8 +29,6 @@ from evener.store.sqlite.leases import new_claim
 from evener.toolset.question import ASK_USER
 from evener.transcript.mint import new_id
 
-__all__ = ["AcpAgent", "serve_acp"]
-
 PERMISSION_SECONDS = 3_600.0
 OPTIONS = (
     {"optionId": "allow", "name": "Allow", "kind": "allow_once"},

@@ -12,8 +12,6 @@ from evener.toolset.changes import read_change
 from evener.toolset.labels import label_of
 from evener.transcript.blocks import ImageBlock, Inline, ResultContent, TextBlock, ToolCall
 
-__all__ = ["Frame", "describe_call", "plan_of", "show_content", "show_result"]
-
 Frame = dict[str, object]
 SOURCES = {"search": "search", "shell": "execute", "web": "fetch", "todo": "think", "jsonl": "search", "ask_user": "other"}
 EFFECTS = {"read": "read", "idempotent": "edit", "write": "other"}

@@ -15,8 +15,6 @@ import msgspec
 from evener.acp.calls import Frame
 from evener.errors import EvenerError, UsageError
 
-__all__ = ["AcpConnection", "RequestRefused", "open_pipes"]
-
 MOST_LINE = 16 << 20
 INVALID, NOT_FOUND, INTERNAL, NOT_JSON = -32602, -32601, -32603, -32700
 

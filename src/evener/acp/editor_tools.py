@@ -18,8 +18,6 @@ from evener.tools.tool import Tool, Toolbox, tool
 from evener.toolset.changes import note_change
 from evener.toolset.labels import guard_mixing, label, label_of
 
-__all__ = ["EditorTools", "could_leak"]
-
 SECONDS = 60.0
 COMMAND_SECONDS = 600
 MOST_OUTPUT = 200_000
@@ -55,9 +53,9 @@ class EditorTools:
             raise ModelRetry(f"{path} is outside of the project's folder {self._cwd}. Use a path below it.")
         return real
 
-    async def _request(self, method: str, params: Frame, seconds: float = SECONDS) -> Frame:
+    async def _request(self, method: str, params: Frame) -> Frame:
         try:
-            return await self._ask(method, params, seconds)
+            return await self._ask(method, params, SECONDS)
         except RequestRefused as error:
             raise ModelRetry(str(error)) from None
 

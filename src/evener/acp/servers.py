@@ -9,8 +9,6 @@ from evener.tools.tool import Tool
 if TYPE_CHECKING:
     from evener.mcp import McpServer, McpServers
 
-__all__ = ["EditorServers"]
-
 
 class EditorServers:
     """The servers of one session. What they say of their tools is not trusted: each tool counts as one that changes things."""

@@ -9,8 +9,6 @@ from evener.tools.tool import Toolbox
 from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, ReasoningBlock, TextBlock, ToolCall, ToolResult
 from evener.transcript.message import Message
 
-__all__ = ["UpdateEncoder", "read_prompt"]
-
 CHUNKS: dict[str, str] = {"user": "user_message_chunk", "assistant": "agent_message_chunk"}
 TAKEN_BACK = "\n\n[What was shown since the last request does not count: {}]\n\n"
 LEFT_OUT = "\n\n[Parts of the answer were left out above. The whole of it:]\n\n"
@@ -55,8 +53,6 @@ class UpdateEncoder:
                 yield chunk("agent_message_chunk", TAKEN_BACK.format(why))
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
-            case _:
-                pass
 
     def _end_turn(self, message: Message) -> Iterator[Frame]:
         if self._omitted:
@@ -82,8 +78,6 @@ class UpdateEncoder:
                 plan = plan_of(call, self._tools) if result.ok else None
                 if plan:
                     yield plan
-            case _:
-                pass
 
     def replay(self, message: Message) -> Iterator[Frame]:
         """Give the updates that show a message of a loaded session."""
@@ -109,8 +103,6 @@ class UpdateEncoder:
                     "status": "failed" if failed else "completed",
                     "content": [show_content(one) for one in content],
                 }
-            case _:
-                pass
 
 
 def chunk(kind: str, text: str) -> Frame:
@@ -137,6 +129,4 @@ def read_prompt(prompt: object) -> list[Block]:
                 found.append(DocumentBlock(Inline(data), kind, uri))
             case {"type": str(kind)}:
                 found.append(TextBlock(f"[{kind}]"))
-            case _:
-                pass
     return found

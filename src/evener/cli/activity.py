@@ -11,8 +11,6 @@ from evener.cli.terminal import clean, flatten, say
 from evener.events import CallFinished
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["LONGEST", "PERIOD", "Activity", "RunProgress", "remark_on", "result_text"]
-
 FRAMES = "|/-\\"
 PERIOD = 0.1
 """Seconds between two frames of the spinner."""
@@ -79,8 +77,6 @@ class RunProgress:
                 self._begin(event, f"waiting to ask {model} again")
             case st.TurnFinished() | st.ToolFinished() if not event.place.parent_run:
                 self.text = ""
-            case _:
-                pass
 
     def _begin(self, event: st.StreamEvent, text: str) -> None:
         """Show what begins. Inside a subagent the clock of the outer call goes on."""

@@ -20,28 +20,8 @@ from evener.errors import UsageError
 from evener.events import Verdict
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval, RunResult
-from evener.store.protocol import NoteKeeper, Store, state_of
+from evener.store.protocol import Store, state_of
 from evener.transcript.blocks import ToolCall
-
-__all__ = [
-    "ASK_USER",
-    "ApprovalMode",
-    "Asker",
-    "Decides",
-    "Interrupts",
-    "TerminalAsker",
-    "Undecided",
-    "ask_decisions",
-    "choose_by_line",
-    "decide_unasked",
-    "describe",
-    "is_decided",
-    "parse_arguments",
-    "quote",
-    "read_answer",
-    "read_answers",
-    "user_name",
-]
 
 ApprovalMode = Literal["ask", "auto", "deny"]
 ASK_USER = "ask_user"
@@ -89,11 +69,6 @@ async def read_answers(store: Store, result: RunResult, *, shown: bool) -> Mappi
     if shown and found.get(result.thread, "").strip() == result.text.strip():
         found.pop(result.thread, None)
     return found
-
-
-async def is_decided(store: Store, approval: Approval) -> bool:
-    """True if a decision is stored already, and takes effect when the run is resumed."""
-    return isinstance(store, NoteKeeper) and await store.has_note(approval.thread, f"decide:{approval.id}")
 
 
 def user_name() -> str:

@@ -12,9 +12,6 @@ from evener.events import Finished, StopCause
 from evener.loop.state import RunState
 from evener.store.protocol import Store, Summary, state_of
 
-__all__ = ["WORDS", "Condition", "ThreadGlance", "condition_of", "first_prompt", "format_age", "glance", "group_by_thread"]
-
-
 Condition = StopCause | Literal["empty", "interrupted", "running", "unreadable"]
 
 WORDS: Mapping[Condition, str] = {

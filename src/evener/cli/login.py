@@ -13,8 +13,6 @@ from evener.mcp import McpServer, McpServers, find_servers
 from evener.providers.config import load_config
 from evener.providers.keys import key_file
 
-__all__ = ["log_in_or_out"]
-
 
 def log_in_or_out(action: str, name: str, *, port: int, browser: bool) -> int:
     """Do it, and say what became of it."""

@@ -7,14 +7,6 @@ from evener import events as ev
 from evener.errors import UsageError
 from evener.store.protocol import Store, Summary
 
-__all__ = [
-    "find_event",
-    "find_log",
-    "match_id",
-    "short_ids",
-]
-
-
 SHORTEST = 8
 LISTED = 8
 LIKE = 0.6

@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from evener.skills import Skill
     from evener.transcript.blocks import ResultContent
 
-__all__ = [
-    "NOTHING",
-    "Outside",
-    "describe_servers",
-    "fetch_prompt",
-    "fetch_resource",
-    "find_here",
-    "load_outside",
-    "prompt_command",
-]
-
 WINDOW = 128_000
 """Tokens: for the list of skills, where the model's window is not known."""
 

@@ -5,13 +5,11 @@ Imports nothing but argparse: `--help` must be quick.
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from evener import __version__
-
-__all__ = ["COMMANDS", "Argument", "Command", "parse", "parser", "run"]
 
 CODES = (
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 a key is missing, 4 the provider refused, "
@@ -31,7 +29,8 @@ class Command:
 
     `run` is `module:function`, below `evener.cli`; the function takes the arguments by their names. `options` names a struct
     of that module that is made from them, and which the function takes instead. `fixed` are arguments that the user does not
-    give. A command with `commands` has no function.
+    give. A command with `commands` has no function. One that is `stored` takes --store, which is opened for it: its function is
+    asynchronous, and takes the store first.
     """
 
     def __init__(
@@ -43,9 +42,11 @@ class Command:
         options: str = "",
         epilog: str = CODES,
         commands: Sequence["Command"] = (),
+        stored: bool = False,
         **fixed: str,
     ) -> None:
-        self.name, self.run, self.text, self.arguments = name, run, text, arguments
+        self.name, self.run, self.text, self.stored = name, run, text, stored
+        self.arguments = (*arguments, STORE) if stored else arguments
         self.options, self.epilog, self.commands, self.fixed = options, epilog, commands, fixed
 
     @property
@@ -109,6 +110,8 @@ HARNESS = _argument(
     "--harness NAME", "a harness of evener.toml, or module:attribute; it brings its own tools, prompt and store"
 )
 SAME_HARNESS = _argument("--harness NAME", "the harness of the run: a name in evener.toml, or module:attribute")
+AGENT = (MODEL, SYSTEM, TOOLS, MCP, SKILLS, AGENTS_MD, HARNESS, STORE_OR_MEMORY)
+SAME_AGENT = (SAME_TOOLS, MCP, SKILLS, SAME_HARNESS, STORE)
 JSON_LIST = _argument("--json", "print a JSON list", dest="as_json")
 JSON_OBJECT = _argument("--json", "print one JSON object", dest="as_json")
 YES = _argument("--yes", "do not ask for confirmation")
@@ -147,11 +150,7 @@ def _decide(name: str, verdict: str, text: str, *own: Argument) -> Command:
         _argument("--why TEXT", "the reason; the model is told why a call was rejected"),
         _argument("--show", "only print what waits; decide nothing"),
         _argument("--resume", "resume the run at once"),
-        SAME_TOOLS,
-        MCP,
-        SKILLS,
-        SAME_HARNESS,
-        STORE,
+        *SAME_AGENT,
         _argument("-m --model M", "with --resume: the model that continues the run"),
         _argument("-s --system TEXT", "with --resume: the system prompt"),
         options="DecideOptions",
@@ -210,11 +209,7 @@ COMMANDS = (
         _argument("resume ID", "the thread or branch: its id, or the first characters of it"),
         _argument("-m --model M", "another model, of any provider"),
         _argument("-s --system TEXT", "another system prompt"),
-        SAME_TOOLS,
-        MCP,
-        SKILLS,
-        SAME_HARNESS,
-        STORE,
+        *SAME_AGENT,
         _argument("--schema FILE|JSON", "the JSON Schema of the answer, if the run had one"),
         _argument("--force", "take the thread over from the process that holds it, even if that process is alive"),
         *LIMITS_AND_OUTPUT,
@@ -240,14 +235,7 @@ COMMANDS = (
         "chat:run",
         "Chat with a model on a terminal. Answers are shown as they arrive, tools ask for approval where they must, and /help "
         "lists the commands. Without a terminal, each line of standard input is one message.",
-        MODEL,
-        SYSTEM,
-        TOOLS,
-        MCP,
-        SKILLS,
-        AGENTS_MD,
-        HARNESS,
-        STORE_OR_MEMORY,
+        *AGENT,
         _argument("-c --continue", "continue the most recent conversation", dest="last"),
         _argument("-r --resume --thread ID", "continue this conversation", dest="thread"),
         _argument("--max-cost USD", "stop when the whole chat has cost this much"),
@@ -263,14 +251,7 @@ COMMANDS = (
         "file; `evener mcp logout NAME` revokes and removes them.",
         _argument("action ACTION", "login or logout", nargs="?", default="", choices=("", "login", "logout")),
         _argument("server NAME", "with login and logout: the server, as in --mcp", nargs="?", default=""),
-        MODEL,
-        SYSTEM,
-        TOOLS,
-        MCP,
-        SKILLS,
-        AGENTS_MD,
-        HARNESS,
-        STORE_OR_MEMORY,
+        *AGENT,
         _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp", type=_parse_count, default=None),
         _argument("--approve", "allow calls that need approval: you trust the program that calls"),
         _argument("--port N", "with login: where the browser comes back to; default: 33418", type=_parse_count, default=0),
@@ -282,14 +263,7 @@ COMMANDS = (
         "commands.serve:serve_editor",
         "Be an agent in an editor, over the Agent Client Protocol. The editor starts it and speaks over standard input and "
         "output. Calls that need approval become requests for permission.",
-        MODEL,
-        SYSTEM,
-        TOOLS,
-        MCP,
-        SKILLS,
-        AGENTS_MD,
-        HARNESS,
-        STORE_OR_MEMORY,
+        *AGENT,
         options="ServeOptions",
     ),
     Command(
@@ -345,8 +319,7 @@ COMMANDS = (
         _argument("--at N", "stop after this event number, or after the message with this id"),
         _argument("--branch LOG", "another branch; default: the head of the thread"),
         _argument("--json", "print one JSON object with every event", dest="as_json"),
-        STORE,
-        options="ShowOptions",
+        stored=True,
     ),
     Command(
         "context",
@@ -356,8 +329,7 @@ COMMANDS = (
         MODEL,
         _argument("--undo", "first undo the newest eviction or compaction"),
         _argument("--json", "print one JSON object", dest="as_json"),
-        STORE,
-        options="ContextOptions",
+        stored=True,
     ),
     Command(
         "tree",
@@ -365,7 +337,7 @@ COMMANDS = (
         "Draw the branches of a thread. Each is below its parent, with its first prompt.",
         ID,
         JSON_LIST,
-        STORE,
+        stored=True,
     ),
     Command(
         "fork",
@@ -382,7 +354,7 @@ COMMANDS = (
         "Set the title of a thread. An empty title removes it.",
         ID,
         _argument("text TEXT", "the title"),
-        STORE,
+        stored=True,
     ),
     Command(
         "tag",
@@ -391,7 +363,7 @@ COMMANDS = (
         ID,
         _argument("tags TAG", "a tag to add", nargs="*"),
         _argument("--remove TAG", "tags to remove", **SEVERAL),
-        STORE,
+        stored=True,
     ),
     Command(
         "verify",
@@ -400,7 +372,7 @@ COMMANDS = (
         "Nothing is changed.",
         _argument("id ID", "the thread or branch; default: the whole store", nargs="?", default=""),
         _argument("--json", "print a JSON list of findings", dest="as_json"),
-        STORE,
+        stored=True,
         epilog="exit codes: 0 no damage, 1 damage found, 2 wrong usage",
     ),
     Command(
@@ -411,7 +383,7 @@ COMMANDS = (
         ID,
         _argument("--harness NAME", "use the tools and limits of this harness"),
         JSON_OBJECT,
-        STORE,
+        stored=True,
         epilog="exit codes: 0 same events, 1 different events, 2 wrong usage",
     ),
     Command(
@@ -437,8 +409,7 @@ COMMANDS = (
         _argument("--otlp URL", "send them by OTLP over HTTP, to this collector"),
         _argument("--content", "include what was said, redacted"),
         _argument("--header NAME=VALUE ...", "with --otlp: a header for the collector", dest="headers"),
-        STORE,
-        options="TraceOptions",
+        stored=True,
     ),
     Command(
         "export",
@@ -447,7 +418,7 @@ COMMANDS = (
         ID,
         _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
         _argument("--html", "write one page to look at in a browser, with calls, costs and losses, instead"),
-        STORE,
+        stored=True,
     ),
     Command(
         "import",
@@ -496,7 +467,7 @@ COMMANDS = (
         "times and hashes of the events stay, so that the rest of the store can still be verified.",
         _argument("ids ID", "a thread or branch: its id, or the first characters of it", nargs="+"),
         YES,
-        STORE,
+        stored=True,
     ),
     Command(
         "retain",
@@ -506,14 +477,14 @@ COMMANDS = (
         _argument("--dry-run", "only print what would be erased"),
         _argument("--force", "also erase threads that wait for a decision or cannot be read"),
         YES,
-        STORE,
+        stored=True,
     ),
     Command(
         "backup",
         "commands.stored.store:backup",
         "Copy the whole store while it is in use. The copy is consistent, even while other processes write.",
         _argument("file FILE", "the copy; it must not exist yet"),
-        STORE,
+        stored=True,
     ),
     Command(
         "models",
@@ -621,8 +592,13 @@ def run(options: argparse.Namespace) -> int:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     module, _, name = command.run.partition(":")
     loaded = import_module(f"evener.cli.{module}")
-    function: Callable[..., int] = getattr(loaded, name)
-    return function(getattr(loaded, command.options)(**values)) if command.options else function(**values)
+    function = getattr(loaded, name)
+    if command.stored:
+        from evener.cli.stores import with_store
+
+        return with_store(str(values.pop("store")), lambda store: function(store, **values))
+    code: int = function(getattr(loaded, command.options)(**values)) if command.options else function(**values)
+    return code
 
 
 def parser() -> argparse.ArgumentParser:

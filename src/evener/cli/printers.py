@@ -13,17 +13,6 @@ from evener.encodings.forms import FINAL_RESULT
 from evener.result import RunResult
 from evener.transcript.loss import Loss
 
-__all__ = [
-    "Form",
-    "Printer",
-    "TextPrinter",
-    "event_document",
-    "is_noise",
-    "make_printer",
-    "print_losses",
-    "result_document",
-]
-
 
 def result_document(result: RunResult) -> dict[str, object]:
     """Return the result of a run as a JSON object."""
@@ -98,8 +87,6 @@ class TextPrinter:
             case st.Retracted(why=why):
                 self._output.end()
                 say(f"evener: Ignore the partial answer above ({why})")
-            case _:
-                pass
 
     def result(self, result: RunResult) -> None:
         if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:

@@ -18,8 +18,6 @@ from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 
-__all__ = ["image_type", "make_conversation", "output_schema", "split_words"]
-
 MOST = 32 * 1024 * 1024
 PATIENCE = 3.0
 """Seconds before the user is told that standard input is being read."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     KeptStore = SqliteStore | PostgresStore
 
-__all__ = ["exists", "is_address", "open_store", "path_of", "same_store", "with_store", "without_password"]
-
 
 ADDRESS = re.compile(r"postgres(ql)?://")
 PASSWORD = re.compile(r"(://[^/?#@:]*):[^/?#]*@|([?&]password=)[^&]*")

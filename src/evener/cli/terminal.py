@@ -14,27 +14,6 @@ from contextlib import suppress
 from typing import Literal, TextIO
 from unicodedata import category
 
-__all__ = [
-    "CleanOutput",
-    "Cleaner",
-    "Style",
-    "cell_width",
-    "clean",
-    "count",
-    "cut_text",
-    "escape",
-    "escape_json",
-    "flatten",
-    "paint",
-    "print_bytes",
-    "print_json",
-    "print_lines",
-    "print_table",
-    "say",
-    "style_text",
-    "terminal_width",
-]
-
 Style = Literal["bold", "dim", "red", "green", "yellow", "cyan"]
 CODES: Mapping[Style, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

@@ -20,8 +20,6 @@ from evener.store.protocol import NoLog, Note, Store, state_of
 if TYPE_CHECKING:
     from evener.harness.harness import Harness
 
-__all__ = ["LOOK_AGAIN", "AdvancedLog", "Advancer", "is_passing"]
-
 
 LOOK_AGAIN = 60.0
 """Seconds after which a run that waits is looked at although nothing was heard: a lost notice does no harm."""

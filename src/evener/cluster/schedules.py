@@ -10,13 +10,12 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from evener.errors import UsageError
-from evener.store.cluster import ClusterTables, Schedule
+from evener.store.cluster import Schedule
 from evener.store.protocol import NoLog
 
 if TYPE_CHECKING:
     from evener.harness.harness import Harness
-
-__all__ = ["ScheduleWatch", "make_schedule", "next_time"]
+    from evener.store.postgres.cluster import PostgresCluster
 
 
 SHORTEST = 1.0
@@ -52,7 +51,7 @@ def next_time(one: Schedule, now: float) -> float:
 class ScheduleWatch:
     """Fires what is due, for the workers of some harnesses. It looks once a second, however often it is asked."""
 
-    def __init__(self, harnesses: "Mapping[str, Harness]", tables: ClusterTables) -> None:
+    def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster") -> None:
         self._harnesses = harnesses
         self._tables = tables
         self._looked = 0.0

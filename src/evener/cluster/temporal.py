@@ -33,8 +33,6 @@ from evener.store.protocol import LeaseHeld, Store
 if TYPE_CHECKING:
     from evener.harness.harness import Harness
 
-__all__ = ["TemporalWorker", "connect", "queue_of"]
-
 
 LOCAL = "127.0.0.1:7233"
 HANDED_OVER = 600.0

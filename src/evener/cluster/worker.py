@@ -16,8 +16,6 @@ from evener.store.protocol import LeaseHeld, LeaseLost, Store
 if TYPE_CHECKING:
     from evener.harness.harness import Harness
 
-__all__ = ["GRACE", "LONGEST_WAIT", "SLICE", "Worker", "describe_error"]
-
 
 MOST_TRIES = 20
 GRACE = 30.0

@@ -13,9 +13,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.exceptions import TimeoutError as SilenceError
 
-__all__ = ["ADVANCE", "WORKFLOW", "Advanced", "Pace", "RunLog"]
-
-
 WORKFLOW = "evener.run"
 ADVANCE = "evener.advance"
 FIRST_PAUSE = 0.1

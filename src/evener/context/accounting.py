@@ -31,25 +31,6 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = [
-    "KINDS",
-    "NO_EDITS",
-    "RATES",
-    "SCREENSHOT",
-    "Account",
-    "ContextKind",
-    "ContextTally",
-    "KindCount",
-    "TokenRates",
-    "count_block",
-    "count_frame",
-    "count_message",
-    "rates_of",
-    "size_message",
-    "size_messages",
-    "size_result",
-]
-
 ContextKind = Literal["system", "tools", "user", "assistant", "reasoning", "calls", "results", "media"]
 KINDS: tuple[ContextKind, ...] = get_args(ContextKind)
 

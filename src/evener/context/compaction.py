@@ -17,8 +17,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Compaction", "ask_for_summary", "plan_compaction", "read_summary", "why_no_summary"]
-
 WORTH = 0.1
 """The least share of the room that a compaction must be able to free: less is not worth a request."""
 LONGEST = 2_000
@@ -52,7 +50,6 @@ def plan_compaction(
     rates: TokenRates,
     pinned: Container[str] = frozenset(),
     summaries: Container[str] = frozenset(),
-    keep_prompts: bool = True,
     forced: bool = False,
 ) -> Compaction | None:
     """Return what to compact; None if it is not worth it. `room` is what a prompt may have; `forced`: worth it or not, and of
@@ -62,7 +59,7 @@ def plan_compaction(
     """
     place = _cut_at(messages, 0.0 if forced else room, rates)
     old = messages[:place]
-    keep = _kept(old, pinned, summaries, prompts=keep_prompts)
+    keep = _kept(old, pinned, summaries)
     dropped = tuple(one for one in old if one.id not in keep)
     freed = size_messages(dropped, rates)
     if not any(one.id not in summaries for one in dropped) or (freed < room * WORTH and not forced):
@@ -84,12 +81,12 @@ def _cut_at(messages: Sequence[Message], room: float, rates: TokenRates) -> int:
     return min(place, here)
 
 
-def _kept(old: Sequence[Message], pinned: Container[str], summaries: Container[str], *, prompts: bool) -> set[str]:
+def _kept(old: Sequence[Message], pinned: Container[str], summaries: Container[str]) -> set[str]:
     kept: set[str] = set()
     for place, message in enumerate(old):
         if message.id in pinned:
             kept |= _pair(old, place)
-        elif not prompts or message.id in summaries:
+        elif message.id in summaries:
             continue
         elif is_prompt(message):
             kept.add(message.id)

@@ -19,8 +19,6 @@ from evener.events import ContextCut
 from evener.transcript.blocks import ImageBlock, ReasoningBlock, TextBlock, ToolResult
 from evener.transcript.message import Message
 
-__all__ = ["Eviction", "is_prompt", "plan_eviction", "speaks", "tail_start"]
-
 PLACEHOLDER = 40.0
 """Tokens of what stands for a result."""
 EXCERPT = 500

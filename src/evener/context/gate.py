@@ -12,8 +12,6 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["ContextRules", "RoomFacts", "WindowGate", "gate_of"]
-
 LEAST_ROOM = 1024
 """Tokens: a smaller window cannot hold a conversation."""
 

@@ -16,8 +16,6 @@ from evener.wire.prefix import dumps, fields, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.request import Encoded
 
-__all__ = ["compacting_codec", "context_edits", "read_compaction"]
-
 BETAS = "anthropic-beta"
 KIND = "compaction"
 TAKEN = ("model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options")

@@ -17,29 +17,6 @@ from msgspec.structs import replace
 from evener.errors import BadDocument, BadValue
 from evener.transcript.blocks import as_tuple, check_choice, check_text, check_type
 
-__all__ = [
-    "SECTIONS",
-    "Appended",
-    "Bounds",
-    "Change",
-    "Cleared",
-    "Item",
-    "Notes",
-    "Removed",
-    "Scratchpad",
-    "Section",
-    "SectionShown",
-    "Set",
-    "Viewer",
-    "Visibility",
-    "admit",
-    "apply",
-    "dump_changes",
-    "fold",
-    "load_changes",
-    "show",
-]  # fmt: skip
-
 Section = Literal["reasoning", "plan", "memory", "results"]
 SECTIONS: tuple[Section, ...] = get_args(Section)
 Visibility = Literal["model", "user", "hidden"]

@@ -25,8 +25,6 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["REMOVED_SCREENSHOT", "SUMMARY", "ContextEdit", "ContextView", "apply_edit", "edit_view"]
-
 REMOVED_SCREENSHOT = "[screenshot removed to save context]"
 """What stands for an image in a tool's result that was taken out (S3.22)."""
 SUMMARY = "[Summary of the conversation so far; the messages that it stands for are no longer shown]\n"

@@ -12,15 +12,6 @@ from typing import TypeVar
 
 from evener.errors import EvenerError
 
-__all__ = [
-    "Listener",
-    "WritingOnWait",
-    "finish_anyway",
-    "pause",
-    "run_together",
-]
-
-
 POLL = 0.5
 """Seconds between two looks while a model or a tool is at work."""
 

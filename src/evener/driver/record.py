@@ -25,25 +25,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.repair import rename_used_ids
 
-__all__ = [
-    "CANCELLED",
-    "PRESENT",
-    "AnswerProgress",
-    "Clock",
-    "OutOfTime",
-    "Show",
-    "Teller",
-    "add_nested",
-    "cancelled_result",
-    "events_of",
-    "failure_event",
-    "refused_result",
-    "reply_events",
-    "run_within",
-    "settled_result",
-]
-
-
 T = TypeVar("T")
 
 

@@ -44,8 +44,6 @@ from evener.transcript.mint import new_id
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["ContextKeeper", "ContextReport", "RoomHost", "RoomMaking"]
-
 LEAST_WINDOW = 1024
 """Tokens: a server that counts less than this does not count what it was sent."""
 OVERFLOW = "ContextTooLong"

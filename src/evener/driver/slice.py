@@ -5,8 +5,6 @@ Nothing is interrupted: the step under way ends, what happened is on disk, and a
 
 from time import monotonic, time
 
-__all__ = ["RunSlice"]
-
 
 class RunSlice:
     """One stay of a run in a slot. `longest_wait`: a run that must wait longer, in seconds, leaves the slot meanwhile.

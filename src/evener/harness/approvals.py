@@ -126,16 +126,12 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
     _cover(log, waiting, decisions)
     notes: dict[tuple[str, str], list[dict[str, object]]] = {}
     for key, one in waiting.items():  # in the order of the questions: of two who decide, the first to post is the only one
-        bench = court(await _harness_of(store, one.thread))
+        bench = court((await state_of(store, one.thread)).harness)
         notes.setdefault((one.thread, one.id), []).append(_check(one, decisions[key], bench))
     for (thread, approval), made in notes.items():
         body = msgspec.json.encode({"decisions": made}).decode()
         if not await store.post(thread, Note(f"decide:{approval}", "decide", body)):
             raise ApprovalStale(f"Thread {thread} is already decided. Resume it: the first decision counts.")
-
-
-async def _harness_of(store: Store, thread: str) -> str:
-    return (await state_of(store, thread)).harness
 
 
 def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:

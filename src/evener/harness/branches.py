@@ -19,21 +19,6 @@ from evener.store.sqlite.leases import new_claim
 from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 
-__all__ = [
-    "At",
-    "Branch",
-    "Diff",
-    "Fork",
-    "before_turns",
-    "branches_of",
-    "check_at",
-    "diff_of",
-    "fork_at",
-    "root_of",
-    "seq_of",
-]
-
-
 At = str | int | None
 """A place in a conversation: after the message of this id, after the event of this number, or (None) at its end."""
 

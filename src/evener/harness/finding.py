@@ -12,8 +12,6 @@ from evener.errors import UsageError
 from evener.harness.harness import Harness
 from evener.providers.config import FILE, Config, load_config
 
-__all__ = ["find_harness"]
-
 
 def find_harness(name: str, *, start: Path | None = None) -> Harness:
     """Return the harness of this name. A plain name is looked up in the table `[harness]` of the config files.

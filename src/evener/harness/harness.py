@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.harness.preview import Chosen
     from evener.harness.stream import RunStream
     from evener.harness.thread import Thread
-    from evener.hooks import Hook, HookAnswer, HookEvent, Hooks
+    from evener.hooks import Hook, HookAnswer, HookEvent
     from evener.loop.plan import ToolOffer
     from evener.model.plain import PlainProvider
     from evener.model.seam import Askable
@@ -56,23 +56,6 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
 else:
     Deps = TypeVar("Deps", covariant=True)
     Output = TypeVar("Output", covariant=True)
-
-__all__ = [
-    "OUTCOMES",
-    "Harness",
-    "PlainFunction",
-    "Subagent",
-    "UnknownOutcome",
-    "check_harness",
-    "check_names",
-    "check_settings",
-    "check_thread",
-    "is_askable",
-    "models_of",
-    "store_of",
-    "to_the_end",
-    "told_first",
-]
 
 
 T = TypeVar("T")
@@ -389,8 +372,13 @@ class Harness(Generic[Deps, Output]):
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
             media_from=media_from, context=context, settings=settings, page_output=page_output,
         )  # fmt: skip
+        from evener.context.gate import ContextRules
         from evener.harness.opening import System
+        from evener.hooks import Hooks
+        from evener.tools.call import with_reader
+        from evener.tools.outputs import OutputShape
         from evener.tools.tool import Toolbox
+        from evener.transcript.loss import refused_codes
 
         self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
         self._models = self._open_chain(models_of(model))
@@ -403,14 +391,14 @@ class Harness(Generic[Deps, Output]):
         self._deps = deps
         self._store = store_of(store)
         _share_rates(self._store)
-        self._hooks = _hooks_of(hooks) if hooks else None
+        self._hooks = Hooks(hooks) if hooks else None
         self._agents = _by_name(agents)
         own, self._hosted = _split_hosted(tools)
         self._check_hosted()
         own = _guard(own, self._hosted, policy)
         given = Toolbox((*own, *(self._agent_tool(agent) for agent in self._agents.values())))
         self._pad: Scratchpad | None = None
-        self._toolbox = _with_reader(given) if page_output and given else given
+        self._toolbox = with_reader(given) if page_output and given else given
         if scratchpad:
             self._add_scratchpad(scratchpad)
         check_names(self._toolbox, self._agents)
@@ -420,12 +408,12 @@ class Harness(Generic[Deps, Output]):
         self._check_rules()
         self._interrupts = frozenset((*interrupts, *OUTCOMES[unknown_outcome]))
         self._decide_within = decide_within
-        self._shape = None if output in (None, str) else _shape_of(output)
+        self._shape = None if output in (None, str) else OutputShape.of(output)
         self._output = None if self._shape is None else self._shape.spec(output_form)
-        self._refuse_losses = _codes_of(refuse_losses) if refuse_losses != () else frozenset()
+        self._refuse_losses = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
         self._state = state
         self._media_from = media_from
-        self._context = _rules_of(context)
+        self._context = ContextRules() if context is True else context or None
         self._summarizer = self._open(self._context.summarizer) if self._context and self._context.summarizer else None
         self._bearings()  # what is wrong with it is said now
 
@@ -899,36 +887,6 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
             raise UsageError(f"Two agents are named {agent.name!r}. Give each a name of its own: the model calls them by it.")
         found[agent.name] = agent
     return found
-
-
-def _rules_of(given: ContextRules | bool) -> ContextRules | None:
-    from evener.context.gate import ContextRules
-
-    return ContextRules() if given is True else given or None
-
-
-def _hooks_of(given: Iterable[Hook]) -> Hooks:
-    from evener.hooks import Hooks
-
-    return Hooks(given)
-
-
-def _with_reader(given: Toolbox) -> Toolbox:
-    from evener.tools.call import with_reader
-
-    return with_reader(given)
-
-
-def _shape_of(output: object) -> OutputShape:
-    from evener.tools.outputs import OutputShape
-
-    return OutputShape.of(output)
-
-
-def _codes_of(given: Iterable[str]) -> frozenset[str]:
-    from evener.transcript.loss import refused_codes
-
-    return refused_codes(given)
 
 
 def _unheard(text: str) -> None:

@@ -19,21 +19,6 @@ from evener.transcript.message import Message
 from evener.transcript.mint import new_id
 from evener.transcript.transcript import Transcript
 
-__all__ = [
-    "Given",
-    "Opener",
-    "Prompt",
-    "Said",
-    "System",
-    "drop_cancels",
-    "message_of",
-    "moved_tools",
-    "run_of",
-    "said_of",
-    "with_hooks",
-]
-
-
 Whole = str | Iterable[TextBlock] | SystemPrompt | None
 Given = Whole | Callable[[PromptContext], Whole]
 Blocks = tuple[TextBlock, ...]

@@ -16,11 +16,9 @@ from evener.call_context import DEEPEST, InnerUsage, Site, current_site
 from evener.errors import EvenerError, UsageError
 from evener.events import Limits, Nested
 from evener.harness.harness import Harness
-from evener.harness.opening import Given
-from evener.harness.thread import Prompt
+from evener.harness.opening import Given, Prompt
 from evener.model.seam import Askable
 from evener.result import Output, RunResult
-from evener.tools.outputs import OutputShape
 from evener.tools.result import Envelope
 from evener.tools.tool import Tool, tool
 from evener.transcript.ask import ModelSettings, OutputForm
@@ -29,8 +27,6 @@ from evener.transcript.reply import Usage
 if TYPE_CHECKING:
     from evener.harness.harness import OutputLike
     from evener.model.plain import PlainProvider
-
-__all__ = ["Entry", "fan_out", "parallel_llm_tool"]
 
 CONCURRENCY = 8
 MOST_PROMPTS = 32
@@ -95,7 +91,7 @@ async def fan_out(
     _check(prompts, concurrency, retries)
     limits = _of_all(limits)
     harness = Harness(
-        model, system=system, store="memory", limits=_of_entry(retries), page_output=False, output=_shape(output),
+        model, system=system, store="memory", limits=_of_entry(retries), page_output=False, output=output,
         output_form=output_form, settings=settings,
     )  # fmt: skip
     outer = current_site.get()
@@ -151,10 +147,6 @@ def _check(prompts: Sequence[Prompt], concurrency: int, retries: int) -> None:
         raise UsageError(f"`concurrency` and `retries` are whole numbers; not {concurrency!r}, {retries!r}.")
     if concurrency < 1 or retries < 0:
         raise UsageError(f"A fan-out needs a concurrency of 1 or more and retries of 0 or more, not {concurrency}, {retries}.")
-
-
-def _shape(output: object) -> OutputShape | None:
-    return None if output in (None, str) else OutputShape.of(output)
 
 
 def _of_entry(retries: int) -> Limits:

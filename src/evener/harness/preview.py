@@ -44,16 +44,6 @@ from evener.providers.keys import MissingKey
 from evener.transcript.ask import Ask, Effort
 from evener.transcript.loss import Loss, LossRefused, refuse
 from evener.transcript.mint import new_id
-from evener.transport.exchange import Request
-
-__all__ = [
-    "Chosen",
-    "Compiled",
-    "Opens",
-    "compile_request",
-    "open_offline",
-]
-
 
 Opens = Callable[[str], Askable]
 """A model by its name, for looking only."""
@@ -96,23 +86,21 @@ class Chosen(TypedDict):
     temperature: float | None
 
 
-def open_offline(name: str, *, effort: Effort | None, max_output_tokens: int | None, temperature: float | None) -> Model:
+def open_offline(
+    name: str, *, effort: Effort | None = None, max_output_tokens: int | None = None, temperature: float | None = None
+) -> Model:
     """Return the model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
     environ = dict(os.environ)
     while True:
         try:
             return open_model(
-                name, environ=environ, auth=_open_unsigned, effort=effort, max_output_tokens=max_output_tokens,
+                name, environ=environ, auth=lambda request: request, effort=effort, max_output_tokens=max_output_tokens,
                 temperature=temperature,
             )  # fmt: skip
         except MissingKey as error:
             if not error.variables or environ.get(error.variables[0]) == NOT_SET:
                 raise
             environ[error.variables[0]] = NOT_SET
-
-
-def _open_unsigned(request: Request) -> Request:
-    return request
 
 
 async def compile_request(

@@ -6,15 +6,17 @@ What is to be done stands in the log; the store's table of work only says which 
 import asyncio
 from collections.abc import AsyncIterator
 from time import time
+from typing import TYPE_CHECKING
 
 from evener import events as ev
 from evener.errors import UsageError
 from evener.loop.state import RunState, fold
 from evener.result import Approval, result_of
-from evener.store.cluster import Clustered, ClusterTables
+from evener.store.cluster import Clustered
 from evener.store.protocol import Erased, NoLog, NoteKeeper, Store
 
-__all__ = ["LATE", "PAUSES", "follow", "is_decided", "is_said", "list_questions", "tables_of"]
+if TYPE_CHECKING:
+    from evener.store.postgres.cluster import PostgresCluster
 
 
 LATE = 15.0
@@ -22,7 +24,7 @@ LATE = 15.0
 PAUSES = (0.02, 0.5)
 
 
-def tables_of(store: Store) -> ClusterTables:
+def tables_of(store: Store) -> "PostgresCluster":
     """Return what the store keeps for workers. UsageError for a store that keeps nothing for them."""
     if isinstance(store, Clustered):
         return store.cluster

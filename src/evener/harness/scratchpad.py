@@ -15,9 +15,6 @@ from evener.errors import BadDocument
 from evener.tools.context import ToolContext
 from evener.tools.scratchpad import pad_of
 
-__all__ = ["NAME", "LogNotebook", "Pad", "current_pad"]
-
-
 NAME = "scratchpad"
 
 
@@ -68,8 +65,6 @@ class Pad:
                     self._open.remove(call)
                     with suppress(BadDocument):  # a tool of the user's that once had this name
                         self._now = pad_of((event.metadata,), self._now)
-                case _:
-                    pass
 
 
 current_pad: ContextVar[Callable[[], Scratchpad]] = ContextVar("evener_pad")

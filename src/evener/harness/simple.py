@@ -8,8 +8,6 @@ from evener.harness.harness import Harness
 from evener.model.seam import Askable
 from evener.tools.tool import Tool
 
-__all__ = ["run"]
-
 ITERATIONS = 20
 
 

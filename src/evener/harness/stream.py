@@ -15,16 +15,6 @@ from evener.harness.opening import Prompt, message_of
 from evener.result import Output, RunResult
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 
-__all__ = [
-    "FEW",
-    "MOST",
-    "RunStream",
-    "Subscription",
-    "Unread",
-    "steering",
-]
-
-
 FEW = 2_000
 """Unread events that are kept one by one. From there on, a piece joins the unread piece before it, if both belong together."""
 MOST = 4 * 1024 * 1024

@@ -23,8 +23,6 @@ from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, report_failure
 from evener.tools.tool import Tool, tool
 
-__all__ = ["subagent_tool"]
-
 GONE = (
     "The agent {!r} had begun, and its thread is not in this store: it is not known what it has done. It was not begun again. "
     "Find out before you repeat it."

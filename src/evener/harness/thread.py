@@ -42,7 +42,7 @@ from evener.model.media import Media
 from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
-from evener.store.cluster import Clustered, ClusterTables
+from evener.store.cluster import Clustered
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
@@ -54,19 +54,7 @@ from evener.transport.exchange import Reach, Transport
 
 if TYPE_CHECKING:
     from evener.driver.slice import RunSlice
-
-__all__ = [
-    "PAGE",
-    "Prompt",
-    "Thread",
-    "has_acted",
-    "since_last",
-    "tell_broken_off",
-    "tell_end",
-    "with_results",
-    "with_rival",
-    "with_use",
-]
+    from evener.store.postgres.cluster import PostgresCluster
 
 
 LOGGER = logging.getLogger("evener")
@@ -111,8 +99,6 @@ def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
                 return True
             case ev.CallFinished(nested=ev.Nested(acted=True)) | ev.CallPaused(nested=ev.Nested(acted=True)):
                 return True
-            case _:
-                pass
     return False
 
 
@@ -158,7 +144,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
 
     A copy is told in any case: also what was allowed and not done yet may be done by the log that it was copied from.
     """
-    if not rival or _speaks(beginning):
+    if not rival or any(isinstance(event, ev.Prompted) for event in beginning):
         return beginning
     if rival == "copy":
         beginning = _take_over(beginning, state)
@@ -184,10 +170,6 @@ def _take_over(beginning: Beginning, state: RunState) -> Beginning:
         return beginning
     place = next((n for n, event in enumerate(beginning) if not isinstance(event, ev.Configured)), len(beginning))
     return (*beginning[:place], ev.Resumed(at=time(), epoch=state.epoch + 1), *beginning[place:])
-
-
-def _speaks(beginning: Iterable[ev.Event]) -> bool:
-    return any(isinstance(event, ev.Prompted) for event in beginning)
 
 
 def _is_theirs(pending: Pending) -> bool:
@@ -397,7 +379,7 @@ class Thread(Generic[Output]):
         await tables.put_work(self._log, self._path)
         return self
 
-    async def _join_tree(self, tables: ClusterTables, run: str) -> None:
+    async def _join_tree(self, tables: "PostgresCluster", run: str) -> None:
         """Let a run that is submitted inside a call belong to the tree of that call, wherever it is performed."""
         site = current_site.get()
         if site is not None:
@@ -818,7 +800,9 @@ class Thread(Generic[Output]):
 
     async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
         """Return the events of the log from the last prompt on, or more."""
-        return (await since_last(self._store, self._log, _is_prompt, at_least=len(driver.events)))[1]
+        return (
+            await since_last(self._store, self._log, lambda event: isinstance(event, ev.Prompted), at_least=len(driver.events))
+        )[1]
 
     async def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
         """With the structured answer as the type that was asked for (without one, the text is the answer), with the pad, and
@@ -884,7 +868,3 @@ class Thread(Generic[Output]):
             raise
         self._log = self._id
         return log, fold((first,))
-
-
-def _is_prompt(event: ev.Event) -> bool:
-    return isinstance(event, ev.Prompted)

@@ -6,8 +6,6 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["BackgroundLoop"]
-
 T = TypeVar("T")
 
 

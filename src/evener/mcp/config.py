@@ -16,8 +16,6 @@ from evener.errors import UsageError
 from evener.providers.config import Config, find_project
 from evener.transport.secrets import note_secret
 
-__all__ = ["McpServer", "find_servers", "load_servers", "read_servers"]
-
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 SENSITIVE = re.compile(r"key|token|secret|password|authorization|cookie", re.IGNORECASE)
@@ -27,7 +25,13 @@ Texts = Mapping[str, str]
 NONE: Texts = MappingProxyType({})
 
 
-class McpServer(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class McpServer(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    eq=False,
+    rename={"connect_timeout": "connectTimeout", "question_timeout": "questionTimeout"},
+):
     """Where a server is and how far it is trusted. It has a `command`, a `url`, or is an object `inside` this process.
 
     `trusted`: what the server says of its tools (that one only reads) counts as their effect; without it each tool is a
@@ -78,28 +82,11 @@ def _sensitive(values: Texts) -> list[str]:
     return [value for name, value in values.items() if SENSITIVE.search(name) and len(value) > 7]
 
 
-class _Entry(msgspec.Struct, frozen=True, rename={"connect_timeout": "connectTimeout", "question_timeout": "questionTimeout"}):
-    """One entry of `mcpServers`. Keys of other programs are passed over."""
+class _Kind(msgspec.Struct, frozen=True):
+    """What an entry of `mcpServers` says beside the fields of a server. Keys of other programs are passed over."""
 
     type: str = ""
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = {}
     disabled: bool = False
-    trusted: bool = False
-    tools: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    approval: bool = False
-    timeout: float = 60.0
-    connect_timeout: float = 30.0
-    oauth: bool = False
-    protocol: str = "auto"
-    elicitation: bool = False
-    sampling: bool = False
-    question_timeout: float = 3_600.0
 
 
 def find_servers(names: Iterable[str], config: Config, *, environ: Texts) -> tuple[McpServer, ...]:
@@ -169,16 +156,16 @@ def read_servers(entries: Mapping[str, object], *, environ: Texts, where: str = 
 
 
 def _read(name: str, entry: object, environ: Texts, where: str) -> Iterable[McpServer]:
+    expanded = _expand(entry, environ, where)
     try:
-        found = msgspec.convert(_expand(entry, environ, where), _Entry, strict=True)
+        found = msgspec.convert(expanded, _Kind)
+        if found.disabled or not isinstance(expanded, dict):
+            return
+        if found.type not in STDIO + HTTP:
+            raise UsageError(f"{where}: the transport {found.type!r} is not supported. Expected stdio or http.")
+        yield msgspec.convert({**expanded, "name": name, "inside": None}, McpServer)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where} is not understood: {error}.") from None
-    if found.disabled:
-        return
-    if found.type not in STDIO + HTTP:
-        raise UsageError(f"{where}: the transport {found.type!r} is not supported. Expected stdio or http.")
-    fields = {key: value for key, value in msgspec.structs.asdict(found).items() if key not in ("type", "disabled")}
-    yield McpServer(name=name, **fields)
 
 
 def _expand(value: object, environ: Texts, where: str) -> object:

@@ -25,17 +25,15 @@ from pydantic import ValidationError
 from evener import __version__
 from evener.errors import ConnectFailed, EvenerError, TimedOut, WireError
 from evener.mcp.config import McpServer
+from evener.mcp.listing import read_pages
 from evener.mcp.repair import mend_result
 from evener.mcp.stdio import open_process
 from evener.transport.secrets import known_secrets, scrub
-
-__all__ = ["McpConnection", "McpRefused"]
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 TRIES = 3
 PROBE_SECONDS = 5.0
-MOST_PAGES = 100
 CLOSE_SECONDS = 10.0
 ASSUMED = "2025-11-25"
 # What the SDK 2.3.0 says for an HTTP status of 400 or more without a JSON-RPC body, and for 404 within a session.
@@ -109,21 +107,13 @@ class McpConnection:
 
     async def list_tools(self) -> list[ListedTool]:
         """Return all tools, page by page."""
-        found: list[ListedTool] = []
 
-        async def read(client: Client) -> None:
-            found.clear()
+        async def read(client: Client) -> list[ListedTool]:
             self.stale = False
-            cursor: str | None = None
-            for _ in range(MOST_PAGES):
-                page = await client.list_tools(cursor=cursor, cache_mode="refresh")
-                found.extend(page.tools)
-                cursor = page.next_cursor
-                if not cursor:
-                    return
+            pages = await read_pages(lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"))
+            return [tool for page in pages for tool in page.tools]
 
-        await self.ask(read)
-        return found
+        return await self.ask(read)
 
     async def aclose(self) -> None:
         """End the connection, if there is one."""

@@ -17,8 +17,6 @@ from evener.errors import BadValue
 from evener.tools.result import Envelope
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, ResultContent, TextBlock
 
-__all__ = ["block_of", "resource_block", "result_envelope"]
-
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 STRUCTURED = "structured"
 """The key of structured content in the metadata of a result."""

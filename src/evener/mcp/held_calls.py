@@ -30,8 +30,6 @@ from evener.tools.result import Envelope
 if TYPE_CHECKING:
     from evener.mcp.servers import Answer
 
-__all__ = ["Ask", "HeldCall", "HeldCalls", "answer_elicitation", "ask_elicitation", "ask_sampling"]
-
 T = TypeVar("T")
 Ask = Callable[[ServerQuestion], Awaitable[Fields | None]]
 """Puts a question; None if there is no answer."""

@@ -1,38 +1,35 @@
 """Lists of a connected server that are read page by page. Loaded with the SDK."""
 
-from mcp import Client
-from mcp_types import Prompt, Resource
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-__all__ = ["list_prompts", "list_resources"]
+from mcp import Client
+from mcp_types import PaginatedResult, Prompt, Resource
 
 MOST_PAGES = 100
+
+P = TypeVar("P", bound=PaginatedResult)
+
+
+async def read_pages(read: Callable[[str | None], Awaitable[P]]) -> list[P]:
+    """Return all pages of a list; `read` reads the one at a cursor."""
+    found: list[P] = []
+    while not found or (found[-1].next_cursor and len(found) < MOST_PAGES):
+        found.append(await read(found[-1].next_cursor if found else None))
+    return found
 
 
 async def list_resources(client: Client) -> list[Resource]:
     """Return all resources; none if the server has no such thing."""
     if client.server_capabilities is None or client.server_capabilities.resources is None:
         return []
-    found: list[Resource] = []
-    cursor: str | None = None
-    for _ in range(MOST_PAGES):
-        page = await client.list_resources(cursor=cursor)
-        found += page.resources
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
+    pages = await read_pages(lambda cursor: client.list_resources(cursor=cursor))
+    return [one for page in pages for one in page.resources]
 
 
 async def list_prompts(client: Client) -> list[Prompt]:
     """Return all prompts; none if the server has no such thing."""
     if client.server_capabilities is None or client.server_capabilities.prompts is None:
         return []
-    found: list[Prompt] = []
-    cursor: str | None = None
-    for _ in range(MOST_PAGES):
-        page = await client.list_prompts(cursor=cursor)
-        found += page.prompts
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
+    pages = await read_pages(lambda cursor: client.list_prompts(cursor=cursor))
+    return [one for page in pages for one in page.prompts]

@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection
 from hashlib import sha256
 
-__all__ = ["name_sampling", "name_tool"]
-
 LONGEST = 64
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
 

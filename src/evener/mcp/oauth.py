@@ -32,8 +32,6 @@ from evener.mcp.config import McpServer
 from evener.providers.keys import read_keys, remove_keys, store_key
 from evener.transport.secrets import note_secret
 
-__all__ = ["PORT", "KeyFileTokens", "listen_for_redirect", "log_in", "log_out"]
-
 Visit = Callable[[str], Awaitable[str]]
 """Takes the user to an address; returns the one that the browser was sent back to, with the code."""
 PORT = 33_418

@@ -15,8 +15,6 @@ import msgspec
 
 from evener.errors import StoreError
 
-__all__ = ["FilePins", "MemoryPins", "Pins", "digest_tool"]
-
 Known = dict[str, dict[str, str]]
 MOST_FILE = 16 << 20
 

@@ -32,8 +32,6 @@ from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
 from evener.wire.stream import deltas_of
 
-__all__ = ["MOST_QUESTION", "MOST_ROUNDS", "Fields", "ServerQuestion", "has_open_question", "inner_tools", "put_question"]
-
 Fields = Mapping[str, object]
 ROUNDS = 3
 """How often the user is asked for a field before the server is told that there is no answer."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from mcp_types import methods
 from pydantic import ValidationError
 
-__all__ = ["mend_error", "mend_result"]
-
 LISTS = {
     "tools": "tools/list",
     "prompts": "prompts/list",

@@ -42,8 +42,6 @@ from evener.tools.tool import Tool
 from evener.transcript.blocks import ImageBlock, Inline, ResultContent, TextBlock, ToolCall
 from evener.transcript.mint import new_id
 
-__all__ = ["make_server", "serve_http", "serve_stdio"]
-
 TELL_SECONDS = 5.0
 """How long a caller that takes no progress can hold up its own result."""
 Context = ServerRequestContext[object]

@@ -18,7 +18,7 @@ from evener.mcp.naming import name_tool
 from evener.mcp.pins import MemoryPins, Pins, digest_tool
 from evener.observe.trace_context import trace_header
 from evener.tools.context import ToolContext
-from evener.tools.result import Envelope, Outcome, report_failure
+from evener.tools.result import Envelope, report_failure
 from evener.tools.tool import Effect, Tool
 
 if TYPE_CHECKING:  # the SDK is loaded with the first connection
@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # the SDK is loaded with the first connection
     from evener.mcp.connection import McpConnection
     from evener.mcp.held_calls import HeldCall, HeldCalls
     from evener.transcript.blocks import ResultContent
-
-__all__ = ["Elicitation", "McpServers", "PromptListing", "ResourceListing"]
 
 T = TypeVar("T")
 MOST_DESCRIPTION = 8_000
@@ -381,7 +379,9 @@ class McpServers:
         try:
             found = await connection.ask(send, repeatable=effect != "write", waits=waits)
         except TimedOut as error:
-            return report_failure(f"{error} It is not known whether the call took effect.", outcome=_lost(effect))
+            return report_failure(
+                f"{error} It is not known whether the call took effect.", outcome="unknown" if effect == "write" else "failed"
+            )
         except EvenerError as error:
             return report_failure(str(error))
         return found or report_failure(CHANGED.format(tool, server.name))
@@ -452,10 +452,6 @@ class McpServers:
             return False if await self._loop.run(self._with(server.name, read)) >= STATELESS else None
         except EvenerError:
             return None
-
-
-def _lost(effect: Effect) -> Outcome:
-    return "unknown" if effect == "write" else "failed"
 
 
 def _is_offered(server: McpServer, tool: str) -> bool:

@@ -21,8 +21,6 @@ from pydantic import ValidationError
 from evener.mcp.config import McpServer
 from evener.mcp.repair import mend_error
 
-__all__ = ["MOST_LINE", "open_process"]
-
 MOST_LINE = 16 << 20
 """Bytes of one message. A longer one ends the connection."""
 MOST_TAIL = 2_000

@@ -20,7 +20,6 @@ from evener.transcript.blocks import (
     Origin,
     ReasoningBlock,
     Remote,
-    ResultContent,
     Stored,
     TextBlock,
     ToolCall,
@@ -29,24 +28,6 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.message import Message
 from evener.transcript.reply import StopReason, Usage
-
-__all__ = [
-    "Attribute",
-    "SpanKind",
-    "asked_attributes",
-    "cut_text",
-    "describe_messages",
-    "describe_output",
-    "describe_parts",
-    "describe_tools",
-    "finish_reason",
-    "model_attributes",
-    "name_span",
-    "origin_attributes",
-    "provider_name",
-    "settings_attributes",
-    "usage_attributes",
-]
 
 Attribute = str | int | float | bool | list[str]
 SpanKind = Literal["agent", "model", "tool", "retry", "approval", "compaction"]
@@ -226,7 +207,7 @@ def _describe(block: Block) -> dict[str, object]:
             return {"type": "tool_call", "id": block.id, "name": block.name, "arguments": _arguments(block)}
         case ToolResult():
             plain = all(isinstance(one, TextBlock) for one in block.content)
-            answer = cut_text(block.text) if plain else _contents(block.content)
+            answer = cut_text(block.text) if plain else [_describe(one) for one in block.content]
             return {"type": "tool_call_response", "id": block.call_id, "response": answer, "result": answer}
         case ImageBlock() | DocumentBlock():
             return _media(block)
@@ -248,10 +229,6 @@ def _hosted(block: HostedBlock) -> dict[str, object]:
 
 class _Typed(msgspec.Struct):
     type: str = ""
-
-
-def _contents(content: tuple[ResultContent, ...]) -> list[dict[str, object]]:
-    return [_describe(one) for one in content]
 
 
 def _arguments(call: ToolCall) -> object:

@@ -9,8 +9,6 @@ from evener.observe.conventions import Attribute
 from evener.observe.spans import TraceSpan
 from evener.store.redaction import Funnel
 
-__all__ = ["KEY_SHAPES", "attributes_of", "encode_spans", "redact_spans", "trace_funnel"]
-
 CUT = 262_144
 """Characters of one attribute that are exported; texts in it were cut before."""
 

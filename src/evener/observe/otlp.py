@@ -17,8 +17,6 @@ from evener.observe.spans import TraceSpan
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["OtlpSink", "send_all", "traces_url"]
-
 QUEUE = 4_096
 BATCH = 256
 EVERY_MS = 1_000

@@ -20,8 +20,6 @@ import msgspec
 from evener.events import Configured, Event
 from evener.observe.spans import TraceSpan, fold_spans
 
-__all__ = ["RECORDER", "EndedRun", "SpanSink", "TraceRecorder", "TraceSettings", "record_run"]
-
 WAITING = 1_000
 """Runs that may wait to be written; further ones are dropped."""
 LARGEST = 256 * 1024 * 1024

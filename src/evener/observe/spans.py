@@ -19,9 +19,6 @@ from evener.transcript.blocks import TextBlock, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = ["TraceSpan", "fold_spans"]
-
-
 ABOUT = 1_000
 """Characters of a tool's description."""
 

@@ -14,8 +14,6 @@ import msgspec
 
 from evener.errors import UsageError
 
-__all__ = ["TraceContext", "current_trace", "join_trace", "parse_traceparent", "span_id", "trace_header", "trace_id"]
-
 FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 SAMPLED = "01"
 

@@ -25,13 +25,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = [
-    "RecordedModel",
-    "ReplayedAnswer",
-    "failure_of",
-]
-
-
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
 
 

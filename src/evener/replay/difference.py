@@ -6,8 +6,6 @@ import msgspec
 
 from evener.events import Event, encode_event
 
-__all__ = ["Difference", "compare_events", "kind_of"]
-
 SHOWN = 200
 """Characters of a value that are shown."""
 ABSENT = "(not there)"

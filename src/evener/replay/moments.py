@@ -7,8 +7,6 @@ import msgspec
 from evener import events as ev
 from evener.loop.state import RunState, apply
 
-__all__ = ["ENDLESS", "Inbox", "RecordedMoment", "begins", "hit_of", "moments"]
-
 ENDLESS = 10**9
 
 Inbox = ev.Steered | ev.Cancelled | ev.ApprovalDecided

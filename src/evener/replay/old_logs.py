@@ -21,8 +21,6 @@ from evener.replay.moments import ENDLESS, Inbox, RecordedMoment, hit_of
 from evener.result import ONCE_BY_HOOK
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["add_facts", "infer_setup", "write_as_old"]
-
 WARN_AT = Limits().warn_at
 NAMES: dict[str, ev.LimitName] = {
     "model requests": "requests",
@@ -348,6 +346,4 @@ def _sequential(found: Sequence[RecordedMoment]) -> set[str]:
                 ran.add(id)
             case ev.CallFinished() if ran:
                 single |= names
-            case _:
-                pass
     return single - together

@@ -22,8 +22,6 @@ from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock, ToolC
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
 
-__all__ = ["RecordedCaller", "RecordedLog", "RecordedMedia", "RecordedRoom", "recorded_hooks"]
-
 
 class RecordedCaller:
     """Gives each call the result that it had, in the recorded order. Runs nothing."""

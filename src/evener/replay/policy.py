@@ -9,11 +9,6 @@ from evener.tools.call import digest_of
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import ToolCall
 
-__all__ = [
-    "gate_of",
-    "run_around",
-]
-
 
 def run_around(tape: Tape) -> list[ev.Event]:
     """Return the events of the run that is under way, those before and those to come."""
@@ -65,8 +60,6 @@ def _judge(tape: Tape, call: ToolCall, digest: str) -> Judgement:
             case ev.CallFinished(call=id) if id == call.id:
                 verdict = "deny" if event.denied else _was_asked(tape, call)
                 return Judgement(verdict, event.rule, event.why if event.denied else "", digest)
-            case _:
-                pass
     return Judgement(_was_asked(tape, call), "", "", digest)
 
 
@@ -87,6 +80,4 @@ def _was_asked(tape: Tape, call: ToolCall) -> str:
                     return "ask"
             case ev.Replied() | ev.Prompted():
                 break
-            case _:
-                pass
     return "allow"

@@ -29,11 +29,6 @@ from evener.replay.tape import RecordingEnded, Strayed, Tape
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import HostedTool, ToolSpec
 
-__all__ = [
-    "Replayed",
-    "replay",
-]
-
 
 class Played(TypedDict):
     """The parts of an agent that are played back."""

@@ -14,8 +14,6 @@ from evener.transcript.ask import State
 from evener.transcript.blocks import Origin
 from evener.transcript.transcript import Transcript
 
-__all__ = ["RecordedResting"]
-
 
 class RecordedResting:
     """See `Resting`. What is made of it (asking again, what it counts for) is the plan's, as ever."""

@@ -13,8 +13,6 @@ from evener.loop.state import RunState, Spent
 from evener.replay.moments import ENDLESS, RecordedMoment, hit_of
 from evener.transcript.reply import Usage
 
-__all__ = ["budget_of", "setup_of"]
-
 
 def setup_of(recorded: ev.RunSetup, config: ev.Configured | None, gate: ApprovalGate) -> Setup:
     """Return the plan's setup."""

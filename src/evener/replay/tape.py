@@ -14,8 +14,6 @@ from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, begins, hit_of
 from evener.replay.old_logs import add_facts, write_as_old
 
-__all__ = ["RecordingEnded", "Strayed", "Tape"]
-
 PATIENCE = 1000
 """Rounds of the event loop."""
 

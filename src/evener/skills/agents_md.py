@@ -4,8 +4,6 @@ from pathlib import Path
 
 from evener.errors import UsageError
 
-__all__ = ["read_agents_md"]
-
 NAME = "AGENTS.md"
 MOST = 64 * 1024
 

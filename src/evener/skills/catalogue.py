@@ -7,8 +7,6 @@ from evener.skills.skill import Skill
 from evener.tools.result import Envelope, ToolOutput, report_failure
 from evener.tools.tool import Tool
 
-__all__ = ["list_skills", "skill_read_tool", "skill_text"]
-
 SHARE = 0.02
 """How much of the model's window the list may take."""
 CHARACTERS = 4

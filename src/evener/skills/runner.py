@@ -21,8 +21,6 @@ from evener.toolset.shell.command import RunningCommand
 from evener.toolset.shell.sandbox import Sandbox, SandboxRefused, find_program
 from evener.toolset.shell.tools import report_end
 
-__all__ = ["RUNNERS", "skill_run_tool"]
-
 RUNNERS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         ".py": ("python3",),

@@ -12,8 +12,6 @@ import msgspec
 
 from evener.errors import UsageError
 
-__all__ = ["Skill", "SkillSet", "find_skills", "front_matter", "read_skill", "skill_file", "split_text"]
-
 FOLDERS = (".agents/skills", ".claude/skills")
 MOST_FOLDERS, DEEPEST = 2_000, 4
 MOST_FILE = 1 << 20

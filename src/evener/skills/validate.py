@@ -7,8 +7,6 @@ from pathlib import Path
 from evener.errors import UsageError
 from evener.skills.skill import front_matter, skill_file, split_text
 
-__all__ = ["validate_skill"]
-
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
 MOST = {"name": 64, "description": 1_024, "compatibility": 500}
 

@@ -15,8 +15,6 @@ from evener.store.protocol import Damaged
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Cipher", "SameKey", "WrongCipher", "agree", "naming_key", "open_sealed", "sealed_notes"]
-
 PROOF = b"evener store"
 ABOUT_PROOF = b"store"
 """What a new store seals once, so that a wrong key is told at the door."""

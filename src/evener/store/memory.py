@@ -23,16 +23,6 @@ from evener.store.sqlite.erase import named_in
 from evener.store.tombstones import blanked
 from evener.store.transfer.cargo import Cargo, CargoBranch, CargoEvent, CargoThread, Chains, holds_a_secret
 
-__all__ = [
-    "MemoryLogEvents",
-    "MemoryStore",
-    "branch_of",
-    "erase_events",
-    "erase_logs",
-    "records_of",
-    "take_in",
-]
-
 
 class LineFacts(msgspec.Struct, frozen=True):
     """What the chain needs to know of a line."""

@@ -17,9 +17,6 @@ from evener.store.cipher import Cipher, open_sealed
 from evener.store.integrity.digests import MISFITS
 from evener.transport.secrets import REDACTED, KeptNet, Net, known_net, known_secrets
 
-__all__ = ["UNREADABLE", "Funnel", "Redaction", "What", "fields_of", "fixed_fields"]
-
-
 PROSE = frozenset(
     "arguments description detail message metadata notices output problems quote raw result text title url what why".split()
 )

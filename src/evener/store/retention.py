@@ -13,14 +13,6 @@ from evener.errors import BadValue, StoreError
 from evener.events import ApprovalAsked, CallPaused, Continued, Event, Finished, Prompted, Resumed
 from evener.store.protocol import Erased, LeaseHeld, Store, Summary
 
-__all__ = [
-    "Reason",
-    "Spared",
-    "Sweep",
-    "keep",
-]
-
-
 Reason = Literal["running", "waiting", "damaged"]
 """Why a thread is kept although it is old: a holder runs it, it waits for a decision, or it cannot be read to tell."""
 

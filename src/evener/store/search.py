@@ -12,9 +12,6 @@ from evener.store.protocol import Found, Summary
 from evener.transcript.blocks import Block, TextBlock, ToolResult
 from evener.transcript.message import Message
 
-__all__ = ["SPOKEN", "Query", "found_in", "parse", "said_in"]
-
-
 SPOKEN = ("prompted", "steered", "imported", "replied", "call_finished")
 """The kinds of events that hold words."""
 

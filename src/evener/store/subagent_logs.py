@@ -7,15 +7,6 @@ goes on with it, a name made of key and branch. So the starts in a log tell the 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
-__all__ = [
-    "Started",
-    "ThreadOf",
-    "child_name",
-    "logs_inside",
-    "threads_inside",
-]
-
-
 Started = Callable[[str], Sequence[tuple[str, str]]]
 """The starts of calls in a thread: the log and the key of each, in the order of the logs, parents before their forks."""
 ThreadOf = Callable[[str], str]

@@ -25,13 +25,6 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 
-__all__ = [
-    "ERASED",
-    "blanked",
-    "least",
-]
-
-
 ERASED = "[erased]"
 NO_ARGUMENTS = "{}"
 BLANK = TextBlock(ERASED)

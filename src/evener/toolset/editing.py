@@ -16,8 +16,6 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-__all__ = ["BOM", "Edit", "EditRefused", "apply_edits", "number_lines", "show_diff", "split_text"]
-
 BOM = "\ufeff"
 MOST_EDITS = 100
 MOST_SHOWN = 24

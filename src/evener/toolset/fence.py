@@ -18,8 +18,6 @@ from evener.errors import BadValue
 from evener.policy.matchers import fold_text
 from evener.transcript.blocks import as_tuple, check_text
 
-__all__ = ["PRIVATE", "Access", "Fence"]
-
 Access = Literal["read", "write"]
 
 PRIVATE = (".env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg")

@@ -25,8 +25,6 @@ from evener.toolset.folder import PathRefused, RootFolder
 from evener.toolset.labels import label
 from evener.toolset.standard import as_standard, hide_arguments
 
-__all__ = ["FileTools"]
-
 MOST_TEXT = 16 << 20
 MOST_IMAGE = 5 << 20
 LONGEST_LINE = 2_000

@@ -10,11 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from evener.encodings.hosted_tools import KINDS, HostedOptions
+from evener.encodings.hosted_tools import HostedOptions
 from evener.errors import UsageError
 from evener.transcript.ask import HostedTool
-
-__all__ = ["KINDS", "NAMED", "code_execution", "file_search", "hosted_named", "image_generation", "remote_mcp", "web_search"]
 
 
 def web_search(domains: Iterable[str] = ()) -> HostedTool:

@@ -23,8 +23,6 @@ from evener.toolset.folder import PathRefused, RootFolder
 from evener.toolset.labels import label
 from evener.toolset.searching import run_ripgrep
 
-__all__ = ["JsonlTools", "RowCondition"]
-
 MOST_ROWS = 1_000
 MOST_CONDITIONS = 20
 MOST_LINE = 4 << 20

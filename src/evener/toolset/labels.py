@@ -17,8 +17,6 @@ from evener.tools.tool import Tool
 from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import json_text
 
-__all__ = ["HOSTED", "LABEL", "ToolLabel", "Trait", "guard_labelled", "guard_mixing", "label", "label_of", "traits_of"]
-
 LABEL = "label"
 """The key of the label in the metadata of a tool and of its results."""
 

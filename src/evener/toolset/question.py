@@ -11,8 +11,6 @@ from evener.tools.tool import Tool, tool
 from evener.toolset.labels import label
 from evener.toolset.standard import hide_arguments
 
-__all__ = ["ASK_USER", "question_tool"]
-
 ASK_USER = "ask_user"
 ANSWER = "answer"
 

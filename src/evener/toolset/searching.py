@@ -22,8 +22,6 @@ from evener.toolset.labels import label
 if TYPE_CHECKING:
     from evener.toolset.shell.command import CommandEnd
 
-__all__ = ["SearchTools", "run_ripgrep", "walk_files"]
-
 MOST_FOUND = 1_000
 MOST_WALKED = 500_000
 MOST_FILE = 16 << 20

@@ -7,8 +7,6 @@ from msgspec.structs import replace
 from evener.tools.tool import Tool
 from evener.transcript.blocks import json_text
 
-__all__ = ["as_standard", "hide_arguments"]
-
 
 def as_standard(tool: Tool, standard: str) -> Tool:
     """Return the tool, marked as the standard one of this name: a model that knows it in another form gets that form."""

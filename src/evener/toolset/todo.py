@@ -8,8 +8,6 @@ from evener.tools.result import ModelRetry, ToolOutput
 from evener.tools.tool import Tool, tool
 from evener.toolset.labels import label
 
-__all__ = ["STEPS", "Todo", "todo_tool"]
-
 STEPS = "todo"
 """The name of the tool."""
 MOST = 100

@@ -19,8 +19,6 @@ from evener.toolset.labels import label
 from evener.transport.exchange import Deadlines, Reach, Request, Transport
 from evener.transport.http import read_all, shared_transport
 
-__all__ = ["WebTools", "text_of_html"]
-
 MOST_BYTES = 2 << 20
 MOST_HOPS = 5
 DEADLINES = Deadlines(connect=10.0, idle=15.0, total=30.0)

@@ -10,8 +10,6 @@ import msgspec
 from evener.toolset.question import ASK_USER
 from evener.transcript.blocks import ToolCall
 
-__all__ = ["question_of", "write_arguments"]
-
 
 class _Pairs(list[tuple[str, object]]):
     """The fields of an object, also those of one name."""

@@ -30,8 +30,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
-__all__ = ["CUT", "Conversation", "Piece", "TalkItem", "pieces_of"]
-
 CUT = 20_000
 """Characters of one text that a page gets at first; the rest on demand."""
 LABEL = 2_000
@@ -221,7 +219,9 @@ class Conversation:
     def _shortened(self, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned) -> None:
         match event:
             case ev.Evicted():
-                kinds = ", ".join(f"{many} {kind}{'s' if many > 1 else ''}" for kind, many in Counter(_cuts(event)).items())
+                kinds = ", ".join(
+                    f"{many} {kind}{'s' if many > 1 else ''}" for kind, many in Counter(cut.kind for cut in event.cuts).items()
+                )
                 title = f"Left out of requests from here on: {kinds}"
                 self._add("context", event, title=title, status=f"about {event.saved:,} of {event.tokens:,} tokens")
             case ev.Compacted():
@@ -273,10 +273,6 @@ class Conversation:
         self._touched.pop(item.key, None)
         self._touched[item.key] = item
         return item
-
-
-def _cuts(event: ev.Evicted) -> list[str]:
-    return [cut.kind for cut in event.cuts]
 
 
 def _text(text: str, place: str, kind: str = "text") -> Piece:

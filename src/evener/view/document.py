@@ -6,8 +6,6 @@ from html import escape
 
 from evener.view.conversation import Piece, TalkItem
 
-__all__ = ["write_document"]
-
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"

@@ -5,16 +5,9 @@ nor, by DNS rebinding, a Host that passes.
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
-__all__ = ["HEADERS", "LARGEST_BODY", "Guard"]
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST_BODY = 4 * 1024 * 1024
 POLICY = (
@@ -31,13 +24,13 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
     (b"cache-control", b"no-store"),
 )
-REFUSED = b"Refused. Open the address that `evener view` printed.\n"
+REFUSED = "Refused. Open the address that `evener view` printed.\n"
 
 
 class Guard:
     """Stands in front of the app. `port` is that of the server."""
 
-    def __init__(self, app: App, *, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app = app
         self._token = token.encode()
         self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
@@ -47,7 +40,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http" or not self._may_pass(scope):
-            await _refuse(send)
+            await PlainTextResponse(REFUSED, 403)(scope, receive, _with_headers(send))
             return
         path = str(scope["path"]).partition("/")[2].partition("/")[2]
         await self._app({**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}, receive, _with_headers(send))
@@ -75,13 +68,6 @@ def _is_ours(headers: dict[bytes, bytes]) -> bool:
         and length.isdigit()
         and int(length) <= LARGEST_BODY
     )
-
-
-async def _refuse(send: Send) -> None:
-    length = str(len(REFUSED)).encode()
-    headers = [*HEADERS, (b"content-type", b"text/plain"), (b"content-length", length)]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": REFUSED})
 
 
 def _with_headers(send: Send) -> Send:

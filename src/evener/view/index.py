@@ -14,13 +14,12 @@ import msgspec
 
 from evener import events as ev
 from evener.errors import EvenerError
+from evener.harness.remote import is_said
 from evener.loop.state import RunState, apply
 from evener.observe.metrics import Metrics
-from evener.result import approvals_of
-from evener.store.protocol import NoteKeeper, Store, Summary
+from evener.result import Approval, approvals_of
+from evener.store.protocol import Store, Summary
 from evener.transcript.reply import Usage
-
-__all__ = ["Glimpse", "ListedThread", "ThreadIndex", "glimpse_of", "is_decided"]
 
 TITLE = 160
 GROUPS = {
@@ -31,8 +30,6 @@ GROUPS = {
     ),
 }  # fmt: skip
 GROUP = {condition: group for group, conditions in GROUPS.items() for condition in conditions}
-Question = tuple[str, str]
-"""A thread, and the id of an approval in it."""
 FEW, AT_ONCE = 100, 0.05
 """A list waits for so few logs to be read, so many seconds. More are read after it was given."""
 SLOW = 0.02
@@ -78,7 +75,7 @@ class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
         return "/" in self.harness
 
 
-def glimpse_of(events: Sequence[ev.Event], log: str, *, held: bool) -> tuple[Glimpse, Question | None]:
+def glimpse_of(events: Sequence[ev.Event], log: str, *, held: bool) -> tuple[Glimpse, Approval | None]:
     """Return what the events of a log say, and the first question that waits in it."""
     state, prompt, usage, cost, exact, requests = RunState(), "", Usage(), Decimal(0), True, 0
     for event in events:
@@ -98,7 +95,7 @@ def glimpse_of(events: Sequence[ev.Event], log: str, *, held: bool) -> tuple[Gli
         prompt, state.model or (state.config.model if state.config else ""), _condition(state, held=held),
         float(cost), exact, usage.input_total, usage.output_total, usage.cache_read, requests, len(asked),
     )  # fmt: skip
-    return seen, (asked[0].thread, asked[0].id) if asked else None
+    return seen, asked[0] if asked else None
 
 
 def _condition(state: RunState, *, held: bool) -> str:
@@ -111,12 +108,6 @@ def _condition(state: RunState, *, held: bool) -> str:
     return "running" if held else "interrupted"
 
 
-async def is_decided(store: Store, question: Question) -> bool:
-    """True if a decision about it was posted, and the run has not taken it yet."""
-    thread, approval = question
-    return isinstance(store, NoteKeeper) and await store.has_note(thread, f"decide:{approval}")
-
-
 class ThreadIndex:
     """The list. Logs that were not read yet are read in the background, the newest first.
 
@@ -126,7 +117,7 @@ class ThreadIndex:
     def __init__(self, store: Store) -> None:
         self.version = 0
         self._store = store
-        self._seen: dict[str, tuple[tuple[int, bool], Glimpse, Question | None]] = {}
+        self._seen: dict[str, tuple[tuple[int, bool], Glimpse, Approval | None]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._left: deque[Summary] = deque()
         self._made: object = None
@@ -192,7 +183,7 @@ class ThreadIndex:
         summaries = await self._store.logs()
         self._took = monotonic() - began
         waiting = {log: found[2] for log, found in self._seen.items() if found[2]}
-        decided = frozenset([log for log, asked in waiting.items() if await is_decided(self._store, asked)])
+        decided = frozenset([log for log, asked in waiting.items() if await is_said(self._store, asked)])
         made = (summaries, len(self._left), decided)
         if made == self._made:
             return

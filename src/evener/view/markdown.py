@@ -7,8 +7,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 
-__all__ = ["parse_markdown"]
-
 LARGEST = 50_000
 """Characters; a longer text is shown as it is."""
 SAFE = ("http://", "https://", "mailto:")

@@ -9,8 +9,6 @@ from evener.store.protocol import Store
 from evener.transcript.blocks import Block, ImageBlock, Inline, Stored
 from evener.transcript.message import Message
 
-__all__ = ["find_image"]
-
 BEGINNINGS = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),

@@ -12,8 +12,6 @@ import msgspec
 from evener import streaming as st
 from evener.errors import EvenerError
 
-__all__ = ["LiveRuns", "UnfinishedAnswer"]
-
 SHOWN = 20_000
 """Characters of an unfinished answer that a page gets: the last ones."""
 

@@ -24,9 +24,6 @@ from evener.transcript.ask import Effort, State
 from evener.transcript.blocks import Origin
 from evener.transcript.loss import Loss
 from evener.transcript.reply import Usage
-from evener.transport.exchange import Request
-
-__all__ = ["RequestLine", "SentRequest", "compare_bodies", "explain_changes", "list_requests", "rebuild"]
 
 EFFORTS: tuple[Effort | None, ...] = (None, *get_args(Effort))
 SHOWN_LINES = 4_000
@@ -167,9 +164,9 @@ def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
     """Yield the model with each effort. What a provider sealed is only sent to the address that it came from."""
     for effort in EFFORTS if wanted else (None,):
         if endpoint:
-            yield open_model(name, auth=_unsigned, base_url=endpoint, effort=effort)
+            yield open_model(name, auth=lambda request: request, base_url=endpoint, effort=effort)
         else:
-            yield open_offline(name, effort=effort, max_output_tokens=None, temperature=None)
+            yield open_offline(name, effort=effort)
 
 
 def _resting(events: Sequence[ev.Event], n: int) -> State:
@@ -183,10 +180,6 @@ def _resting(events: Sequence[ev.Event], n: int) -> State:
         if isinstance(event, ev.Replied) and event.held is not None and event.held.mode == called.rests.mode
     ]
     return State(called.rests.mode, called.rests.id, store=True, after=held[-1] if held else "")
-
-
-def _unsigned(request: Request) -> Request:
-    return request
 
 
 def _endpoint(after: Iterable[ev.Event]) -> str:

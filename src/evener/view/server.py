@@ -44,8 +44,6 @@ from evener.view.media import find_image
 from evener.view.runs import LiveRuns
 from evener.view.sent import compare_bodies, explain_changes, list_requests, rebuild
 
-__all__ = ["Viewer", "open_socket", "serve"]
-
 KEPT_LOGS = 8
 READ = 1_000
 """Events that are read at a time."""
@@ -281,9 +279,7 @@ class Viewer:
         if name not in self._windows:
             self._windows[name] = 0
             with suppress(EvenerError):
-                self._windows[name] = open_offline(
-                    name, effort=None, max_output_tokens=None, temperature=None
-                ).endpoint.facts.window
+                self._windows[name] = open_offline(name).endpoint.facts.window
         return self._windows[name]
 
     async def _sent(self, request: Request) -> object:

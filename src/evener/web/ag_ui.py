@@ -30,8 +30,6 @@ from evener.web.messages import (
     output_of,
 )
 
-__all__ = ["AgUiEncoder", "read_ag_ui"]
-
 ENDS = ("done", "length", "refusal")
 """Causes with which a run ends well, as the protocol sees it."""
 MEDIA = {"image": "image/*", "audio": "audio/*", "video": "video/*", "document": ""}
@@ -115,8 +113,6 @@ class AgUiEncoder:
                 yield from self._take_back()
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
-            case _:
-                pass
 
     def _add(self, kind: Kind, text: str) -> Iterator[Frame]:
         if not text:
@@ -232,8 +228,6 @@ class AgUiEncoder:
                 yield from self.fail(error)
             case st.RunFinished(result=result):
                 yield from self._finish(result)
-            case _:
-                pass
 
     def _finish(self, result: RunResult) -> Iterator[Frame]:
         self.finished = True
@@ -351,5 +345,3 @@ def _read_content(content: object) -> Iterator[Block]:
                 yield media_block(f"data:{mime};base64,{value}", mime)
             case {"type": str(kind), "source": {"type": "url", "value": str(url)} as source} if kind in MEDIA:
                 yield media_block(url, field(source, "mimeType") or MEDIA[kind])
-            case _:
-                pass

@@ -4,17 +4,11 @@ A page of another site can send requests to this machine. It cannot hide its Ori
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-__all__ = ["LOOPBACK", "WebGuard"]
-
-Scope = MutableMapping[str, Any]
-AsgiMessage = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[AsgiMessage]]
-Send = Callable[[AsgiMessage], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -22,7 +16,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 class WebGuard:
     """Stands in front of an app. `hosts` are names without a port; `origins` are those of pages elsewhere, as browsers say."""
 
-    def __init__(self, app: App, *, hosts: Iterable[str] = LOOPBACK, origins: Iterable[str] = (), token: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, origins: Iterable[str] = (), token: str = "") -> None:
         self._app = app
         self._hosts = frozenset(hosts)
         self._origins = frozenset(origins)
@@ -33,7 +27,8 @@ class WebGuard:
         if status == 200:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await _refuse(send, status, why)
+            headers = {"www-authenticate": "Bearer"} if status == 401 else None
+            await PlainTextResponse(f"{why}\n", status, headers)(scope, receive, send)
 
     def _judge(self, scope: Scope) -> tuple[int, str]:
         if scope["type"] != "http":
@@ -60,11 +55,3 @@ def _place_of(url: str) -> tuple[str, str]:
         return found.hostname or "", found.netloc
     except ValueError:
         return "", ""
-
-
-async def _refuse(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(why) + 1).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f"{why}\n".encode()})

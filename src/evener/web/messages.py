@@ -11,20 +11,6 @@ from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
 from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, Remote, TextBlock, ToolCall
 
-__all__ = [
-    "Frame",
-    "PageAnswer",
-    "PageRequest",
-    "answer_id",
-    "arguments_of",
-    "check_thread_id",
-    "decide_by_answers",
-    "field",
-    "media_block",
-    "output_of",
-    "write_event",
-]
-
 Frame = dict[str, object]
 THREAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}")
 DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)

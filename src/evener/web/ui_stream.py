@@ -27,8 +27,6 @@ from evener.web.messages import (
     output_of,
 )
 
-__all__ = ["UiStreamEncoder", "read_chat"]
-
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 END = b"data: [DONE]\n\n"
 REASONS = {"done": "stop", "length": "length", "refusal": "content-filter", "approval": "tool-calls"}
@@ -90,8 +88,6 @@ class UiStreamEncoder:
                 yield from self._take_back()
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
-            case _:
-                pass
 
     def _begin_step(self) -> Iterator[Frame]:
         if self._step and not self._shown and not self._announced:
@@ -166,8 +162,6 @@ class UiStreamEncoder:
             case ToolCall(name=name) if name != FINAL_RESULT:
                 yield from self._close()
                 yield from self._announce(block)
-            case _:
-                pass
 
     def _announce(self, call: ToolCall) -> Iterator[Frame]:
         if call.id not in self._announced:
@@ -195,8 +189,6 @@ class UiStreamEncoder:
                 yield from self.fail(error)
             case st.RunFinished(result=result):
                 yield from self._finish(result)
-            case _:
-                pass
 
     def _tool_output(self, call: ToolCall, result: CallFinished) -> Frame:
         if result.ok:
@@ -274,13 +266,9 @@ def _read_part(part: object) -> Iterator[Block]:
             yield TextBlock(text)
         case {"type": "file", "url": str(url)}:
             yield media_block(url, field(part, "mediaType"), field(part, "filename"))
-        case _:
-            pass
 
 
 def _read_answer(part: object) -> Iterator[tuple[str, PageAnswer]]:
     match part:
         case {"state": "approval-responded", "approval": {"id": str(id), "approved": bool(approved)} as approval}:
             yield id, PageAnswer(approved, field(approval, "reason"))
-        case _:
-            pass

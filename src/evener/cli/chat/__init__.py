@@ -7,20 +7,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-import msgspec
+from msgspec.structs import replace
 
 from evener.cli.chat.linemode import LineChat
 from evener.cli.chat.session import Session
-from evener.cli.commands.run import (
-    RunOptions,
-    default_prompt,
-    guard_tools,
-    load_tools,
-    same_words,
-    usual_system,
-)
+from evener.cli.commands.run import AgentOptions, check_harness_alone, make_harness, same_words
 from evener.cli.names import find_log
 from evener.cli.outside import Outside, load_outside
 from evener.cli.stores import open_store
@@ -28,10 +21,8 @@ from evener.errors import UsageError
 from evener.events import Configured
 from evener.harness import Harness
 from evener.harness.finding import find_harness
-from evener.providers.config import load_config
 from evener.store.protocol import Store, state_of
 from evener.store.sqlite.file import data_folder
-from evener.transcript.blocks import TextBlock
 
 __all__ = ["ChatOptions", "run"]
 
@@ -39,17 +30,9 @@ OURS = {"chat", "run"}
 """Names that the command line gives its own runs, which have no harness."""
 
 
-class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ChatOptions(AgentOptions, frozen=True, kw_only=True):
     """The options of the command."""
 
-    model: str = ""
-    system: str = ""
-    tools: tuple[str, ...] = ()
-    mcp: tuple[str, ...] = ()
-    skills: bool = False
-    agents_md: bool = False
-    harness: str = ""
-    store: str = ""
     thread: str = ""
     last: bool = False
     max_cost: str = ""
@@ -60,21 +43,17 @@ def run(options: ChatOptions) -> int:
     """Chat; return the exit code."""
     if options.last and options.thread:
         raise UsageError("-c continues the last conversation, -r the one that is named. Give one of them.")
-    own = (options.tools, options.system, options.store, options.mcp, options.skills, options.agents_md)
-    if options.harness and any(own):
-        raise UsageError("A harness brings its own tools, system prompt and store. Leave out --harness to set them here.")
+    if options.harness:
+        check_harness_alone(options)
     return asyncio.run(_chat(options))
 
 
 async def _chat(options: ChatOptions) -> int:
     outside = load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
     harness, thread, branch = await _open(options, outside)
-    same = RunOptions(
-        harness=options.harness, tools=options.tools, mcp=options.mcp, skills=options.skills, store=options.store
-    )  # fmt: skip
     try:
         session = Session(
-            harness, thread=thread, branch=branch, max_cost=options.max_cost, again=same_words(same, deciding=True),
+            harness, thread=thread, branch=branch, max_cost=options.max_cost, again=same_words(options, deciding=True),
             chosen=bool(options.model), outside=outside, verbose=options.verbose,
         )  # fmt: skip
         return await (_run_app(session) if _is_terminal() else LineChat(session).run())
@@ -89,32 +68,16 @@ async def _open(options: ChatOptions, outside: Outside) -> tuple[Harness, str, s
         harness = found.with_model(options.model) if options.model else found
         return harness, *await _find_thread(harness.store, options, {harness.name})
     if not (options.thread or options.last):
-        return _make_harness(options, outside, options.store or None), "", ""
+        return make_harness(options, name="chat", outside=outside), "", ""
     store = open_store(options.store, make=True)
     try:
         thread, branch = await _find_thread(store, options, OURS)
         config = (await state_of(store, branch or await store.head(thread))).config or Configured(at=0.0, model="")
-        return _make_harness(options, outside, store, model=config.model, system=config.system), thread, branch
+        again = replace(options, model=options.model or config.model)
+        return make_harness(again, store=store, system=config.system, name="chat", outside=outside), thread, branch
     except BaseException:
         await store.aclose()
         raise
-
-
-def _make_harness(
-    options: ChatOptions, outside: Outside, store: Store | str | None, *, model: str = "", system: Sequence[TextBlock] = ()
-) -> Harness:
-    """Return what the options describe; `model` and `system` come from the log, for options that are not given."""
-    small = usual_system(options.model or model)
-    usual = default_prompt(options.tools) or small or None
-    return Harness(
-        options.model or model,
-        tools=guard_tools([*load_tools(options.tools), *outside.tools]),
-        system=system if system and not options.system else outside.extend(options.system or usual),
-        page_output=not small,
-        store=store,
-        name="chat",
-        policy=load_config(environ=os.environ).policy,
-    )
 
 
 async def _find_thread(store: Store, options: ChatOptions, names: Collection[str]) -> tuple[str, str]:

@@ -29,8 +29,6 @@ from evener.cli.terminal import clean, flatten
 from evener.errors import EvenerError
 from evener.transcript.blocks import Block
 
-__all__ = ["App"]
-
 LEFT, INTERRUPTED = 0, 130
 
 

@@ -16,8 +16,6 @@ from evener.providers.config import load_config
 from evener.providers.rows import LOCAL
 from evener.transcript.blocks import Block
 
-__all__ = ["COMMANDS", "CommandTarget", "SlashCommand", "command_of", "model_names", "perform", "waits"]
-
 WORD = re.compile(r"(/[A-Za-z_-][\w-]*)(?:\s+(.*))?$", re.DOTALL)
 MCP_PROMPT = "/mcp__"
 

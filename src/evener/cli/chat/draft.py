@@ -22,16 +22,6 @@ from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 if TYPE_CHECKING:
     from evener.skills import Skill
 
-__all__ = [
-    "Attached",
-    "Draft",
-    "Item",
-    "Paste",
-    "Pastes",
-    "as_image",
-    "attach",
-]
-
 
 SHORT_LINES, SHORT = 4, 600
 """Lines and characters up to which a paste is not folded."""

@@ -12,8 +12,6 @@ from pathlib import Path
 import msgspec
 from prompt_toolkit.history import History as Base
 
-__all__ = ["History"]
-
 MOST = 1000
 """Entries that are kept."""
 LONGEST = 10_000

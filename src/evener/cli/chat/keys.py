@@ -17,13 +17,6 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import SearchDirection, accept_search, start_search, stop_search
 from wcwidth import iter_graphemes, iter_graphemes_reverse
 
-__all__ = [
-    "KeyTarget",
-    "Offers",
-    "bind_keys",
-]
-
-
 COMMAND = re.compile(r"\s*(/[a-z]*(?::[\w-]*)?)$")
 MODEL = re.compile(r"\s*/model\s+(\S*)$")
 FILE = re.compile(r'(?:^|\s)(@(?:"([^"]*)|([^\s"]*)))$')

@@ -16,8 +16,6 @@ from evener.cli.terminal import clean, say
 from evener.errors import EvenerError
 from evener.transcript.blocks import Block
 
-__all__ = ["LineChat"]
-
 FAILED = 1
 PROMPT = "> "
 UNASKED = {"no": "rejected", "unknown": "it is not run again, and the model is told that its outcome is unknown"}

@@ -22,8 +22,6 @@ from rich.text import Text
 from evener.cli.chat.screen import hang
 from evener.cli.terminal import Cleaner
 
-__all__ = ["Markdown", "MarkdownPart"]
-
 TALLEST = 40
 """Lines of code after which a part of a code block is settled, although the block continues."""
 LONGEST = 16_000

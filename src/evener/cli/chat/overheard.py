@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from evener.cli.terminal import clean, count
 
-__all__ = ["Overheard"]
-
 OUTPUTS = (1, 2)
 MOST = 30
 """Lines that are kept per turn; the others are counted."""

@@ -32,8 +32,6 @@ from prompt_toolkit.utils import get_cwidth
 from evener.cli.chat.draft import Pastes
 from evener.cli.chat.screen import Screen
 
-__all__ = ["PROMPT", "PromptRows", "PromptView"]
-
 PROMPT = "> "
 SEARCH = "search '"
 MENU = 9

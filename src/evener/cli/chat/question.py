@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-__all__ = ["PAUSE", "Picker", "UserQuestion"]
-
 PAUSE = 0.5
 """Seconds without a key press before a key answers: keys typed ahead or pressed twice must not decide what was not read."""
 

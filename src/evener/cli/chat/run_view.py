@@ -18,10 +18,6 @@ from evener.toolset.todo import STEPS
 if TYPE_CHECKING:
     from evener.cli.chat.markdown import Markdown
 
-__all__ = [
-    "RunView",
-]
-
 
 SHORT = 160
 """Characters of a result that are shown at once."""
@@ -94,8 +90,6 @@ class RunView:
             case st.RetryScheduled() | st.NoticeGiven():
                 self._close()
                 self._screen.say(ScreenLine(remark_on(event), "dim" if isinstance(event, st.NoticeGiven) else "yellow"))
-            case _:
-                pass
 
     def _show_call(self, event: st.ToolStarted | st.ToolFinished) -> None:
         """Show a call, then the beginning of its result, or what failed and why."""

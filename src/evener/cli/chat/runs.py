@@ -15,12 +15,6 @@ from evener.harness import RunStream
 from evener.result import RunResult
 from evener.transcript.blocks import Block
 
-__all__ = [
-    "ChatRuns",
-    "Stage",
-]
-
-
 STOPS = {
     "refusal": "The model declined to answer.",
     "length": "The answer was cut: it reached the output token limit, or the context window is full.",

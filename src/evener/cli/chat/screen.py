@@ -20,8 +20,6 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["Screen", "ScreenLine", "hang"]
-
 REMEMBERED = 500
 """Parts that are kept for printing them again."""
 NARROWEST = 8

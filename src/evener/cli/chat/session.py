@@ -9,10 +9,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.cli.approvals import describe, is_decided, read_answer
+from evener.cli.approvals import describe, read_answer
 from evener.cli.commands.run import parse_dollars
 from evener.cli.commands.stored.context import draw_context
-from evener.cli.commands.stored.show import format_cost
+from evener.cli.commands.stored.show import format_cost, sum_spent
 from evener.cli.commands.stored.store import write_export
 from evener.cli.commands.stored.threads import is_subagent, tree_lines
 from evener.cli.glance import WORDS, format_age, glance
@@ -22,6 +22,7 @@ from evener.errors import BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.branches import before_turns
 from evener.harness.opening import NOT_RESUMABLE
+from evener.harness.remote import is_said
 from evener.loop.state import Limits, RunState, Spent
 from evener.model import Model, open_model
 from evener.model.stream import prepare_request
@@ -33,13 +34,6 @@ from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Transcript
-
-__all__ = [
-    "Session",
-    "Tally",
-    "format_losses",
-    "format_short",
-]
 
 
 class Tally:
@@ -68,15 +62,7 @@ class Tally:
     @property
     def spent(self) -> Spent:
         """The sum of all runs."""
-        runs = self._runs.values()
-        return Spent(
-            sum(run.requests for run in runs),
-            sum(run.tool_calls for run in runs),
-            sum((run.usage for run in runs), self._under_way),
-            sum((run.cost for run in runs), Decimal(0)),
-            all(run.exact for run in runs),
-            sum(run.seconds for run in runs),
-        )
+        return sum_spent((*self._runs.values(), Spent(usage=self._under_way)))
 
     @property
     def filled(self) -> float | None:
@@ -199,7 +185,7 @@ class Session:
     async def _describe_unfinished(self, state: RunState) -> list[str]:
         """Return what the last run waits for, and how to resume it."""
         asked = approvals_of(state, self._thread.log)
-        waits = [one for one in asked if not await is_decided(self._harness.store, one)]
+        waits = [one for one in asked if not await is_said(self._harness.store, one)]
         if waits:
             lines = [line for one in waits for line in describe(one, await read_answer(self._harness.store, one))]
             return ["The last run waits for a decision:", *lines, "Use /continue to decide."]

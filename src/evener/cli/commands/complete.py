@@ -21,13 +21,6 @@ from evener.transcript.delta import TextDelta
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport
 
-__all__ = [
-    "CompleteOptions",
-    "Form",
-    "run",
-]
-
-
 Form = Literal["text", "json", "raw"]
 
 REMARKS = {

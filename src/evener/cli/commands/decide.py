@@ -6,12 +6,9 @@ The decision is stored beside the log. It takes effect when the run is resumed, 
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from evener.cli.approvals import ASK_USER, describe, is_decided, parse_arguments, quote, read_answer, user_name
+from evener.cli.approvals import ASK_USER, describe, parse_arguments, quote, read_answer, user_name
 from evener.cli.commands import run as running
 from evener.cli.names import find_log
 from evener.cli.terminal import escape, say
@@ -19,24 +16,19 @@ from evener.errors import ApprovalStale, UsageError
 from evener.events import Verdict
 from evener.harness import Harness
 from evener.harness.approvals import Decision, keyed
-from evener.model.seam import Answered, Asking
+from evener.harness.remote import is_said
 from evener.result import Approval, approvals_of
 from evener.store.protocol import Store, state_of
-from evener.transcript.ask import Ask, HostedTool, OutputSchema, ToolSpec
+from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import json_text
+from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
-
-__all__ = [
-    "DecideOptions",
-    "run",
-]
-
 
 OTHERS = "Only other calls were approved."
 EXAMPLE = 'evener reject THREAD --why "Ask the customer first."'
 
 
-class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
+class DecideOptions(running.AgentOptions, frozen=True, kw_only=True):
     """The options of both commands. `result` is the result of an interrupted call that took effect."""
 
     thread: str
@@ -48,41 +40,21 @@ class DecideOptions(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     show: bool = False
     resume: bool = False
-    tools: tuple[str, ...] = ()
-    mcp: tuple[str, ...] = ()
-    skills: bool = False
-    harness: str = ""
-    store: str = ""
-    model: str = ""
-    system: str = ""
-
-    @property
-    def run(self) -> running.RunOptions:
-        """The options that resume the run."""
-        return running.RunOptions(
-            harness=self.harness,
-            tools=self.tools,
-            mcp=self.mcp,
-            skills=self.skills,
-            store=self.store,
-            model=self.model,
-            system=self.system,
-            resume=self.thread,
-        )
 
     @property
     def resume_command(self) -> str:
-        return shlex.join(["evener", "resume", *running.same_words(self.run), self.thread])
+        return shlex.join(["evener", "resume", *running.same_words(self), self.thread])
 
 
 def run(options: DecideOptions) -> int:
     """Decide, or show what waits; then resume, or say how."""
-    harness = running.make_harness(options.run, model=None if options.harness else _NoModel())
+    harness = running.make_harness(options, model=None if options.harness else _NoModel())
     asyncio.run(_decide(harness, options))
     if options.show:
         return 0
     if options.resume:
-        return running.run(options.run)
+        agent = {name: getattr(options, name) for name in running.AgentOptions.__struct_fields__}
+        return running.run(running.RunOptions(resume=options.thread, **agent))
     say(f"evener: Resume with: {options.resume_command}")
     return 0
 
@@ -90,7 +62,7 @@ def run(options: DecideOptions) -> int:
 async def _decide(harness: Harness, options: DecideOptions) -> None:
     thread = await harness.store.head(await find_log(harness.store, options.thread))
     asked = keyed(approvals_of(await state_of(harness.store, thread), thread))
-    waiting = {key: one for key, one in asked.items() if not await is_decided(harness.store, one)}
+    waiting = {key: one for key, one in asked.items() if not await is_said(harness.store, one)}
     effect = f"It takes effect when the run is resumed: {options.resume_command}"
     if options.show:
         await _show(harness.store, thread, waiting, f" A decision was made already. {effect}" if asked else "")
@@ -198,22 +170,7 @@ class _NoModel:
     """Takes the place of the model in a harness that only decides."""
 
     name = "none"
-    fetches = False
 
-    def ask(
-        self, transcript: Transcript, tools: Iterable[ToolSpec | HostedTool] = (), *, output: OutputSchema | None = None
-    ) -> Ask:
-        del transcript, tools, output
-        raise UsageError("There is no model: this harness only decides.")
-
-    def most_cost(self, ask: Ask) -> Decimal:
-        del ask
-        return Decimal(0)
-
-    def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        del money
-        return ask
-
-    def stream(self, ask: Ask, *, after: Answered | None = None) -> Asking:
-        del ask, after
+    def complete(self, transcript: Transcript, tools: Sequence[ToolSpec] = ()) -> Reply:
+        del transcript, tools
         raise UsageError("There is no model: this harness only decides.")

@@ -22,19 +22,6 @@ from evener.providers.keys import Key, account_headers, account_values, check_se
 from evener.providers.rows import LOCAL, Provider, parse_model
 from evener.transport.exchange import Deadlines, Request, Transport
 
-__all__ = [
-    "CheckFinding",
-    "State",
-    "config_findings",
-    "find_keys",
-    "key_findings",
-    "local_findings",
-    "reach",
-    "run",
-    "version_findings",
-]
-
-
 State = Literal["ok", "note", "problem"]
 
 # NEEDED must be installed; EXTRAS come with an extra: package, extra, what it is for.

@@ -14,14 +14,6 @@ from evener.providers.config import load_config
 from evener.providers.keys import check_secret, find_value, key_file, read_keys, remove_keys, store_key
 from evener.providers.rows import Rows
 
-__all__ = [
-    "path",
-    "remove",
-    "show",
-    "store",
-]
-
-
 MOST = 64 * 1024
 
 

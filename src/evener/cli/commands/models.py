@@ -14,19 +14,6 @@ from evener.providers.keys import find_key, key_file
 from evener.providers.rows import LOCAL, Provider
 from evener.wire.quirks import Quirks
 
-__all__ = [
-    "Capabilities",
-    "KeyState",
-    "KnownModel",
-    "ModelEntry",
-    "capabilities",
-    "entries",
-    "find_models",
-    "is_local",
-    "known_models",
-    "run",
-]
-
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What requests to a provider may contain, as its row says; single models may differ. All providers stream.

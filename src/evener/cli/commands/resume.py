@@ -22,11 +22,6 @@ from evener.loop.state import RunState
 from evener.store.protocol import Store, state_of
 from evener.tools.spill import READER
 
-__all__ = [
-    "run",
-]
-
-
 OURS = ("", "chat", "run")
 """Names that the command line gives its own runs: no harness has them."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from evener.cli.approvals import (
     user_name,
 )
 from evener.cli.names import find_log
-from evener.cli.outside import load_outside
+from evener.cli.outside import Outside, load_outside
 from evener.cli.printers import Form, Printer, TextPrinter, make_printer
 from evener.cli.prompt import make_conversation, output_schema
 from evener.cli.terminal import say
@@ -37,7 +38,6 @@ from evener.errors import ApprovalStale, BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
 from evener.harness.finding import find_harness
 from evener.loop.state import Limits
-from evener.model.seam import Askable
 from evener.providers.config import load_config
 from evener.providers.rows import parse_model
 from evener.result import RunResult
@@ -47,20 +47,8 @@ from evener.transcript.ask import HostedTool
 from evener.transcript.blocks import TextBlock
 from evener.transcript.message import Message
 
-__all__ = [
-    "RunOptions",
-    "check_harness_alone",
-    "default_prompt",
-    "guard_tools",
-    "load_tools",
-    "make_harness",
-    "make_limits",
-    "parse_dollars",
-    "run",
-    "run_thread",
-    "same_words",
-    "split_references",
-]
+if TYPE_CHECKING:
+    from evener.model.plain import PlainProvider
 
 AnyTool = Tool | Callable[..., object] | HostedTool
 
@@ -68,34 +56,39 @@ AnyTool = Tool | Callable[..., object] | HostedTool
 INTERRUPTED = 130
 
 
-class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `evener run` and `evener resume`."""
+class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every command that makes an agent."""
 
-    words: tuple[str, ...] = ()
     model: str = ""
-    harness: str = ""
     system: str = ""
-    images: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     mcp: tuple[str, ...] = ()
     skills: bool = False
     agents_md: bool = False
-    thread: str = ""
-    resume: str = ""
+    harness: str = ""
     store: str = ""
-    max_cost: str = ""
-    max_turns: int | None = None
-    max_seconds: float | None = None
     schema: str = ""
-    approval: ApprovalMode = "ask"
     refuse_losses: tuple[str, ...] = ()
-    force: bool = False
-    verbose: bool = False
-    form: Form = "text"
 
     @property
     def is_in_memory(self) -> bool:
         return self.store == "memory"
+
+
+class RunOptions(AgentOptions, frozen=True, kw_only=True):
+    """The options of `evener run` and `evener resume`."""
+
+    words: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    thread: str = ""
+    resume: str = ""
+    max_cost: str = ""
+    max_turns: int | None = None
+    max_seconds: float | None = None
+    approval: ApprovalMode = "ask"
+    force: bool = False
+    verbose: bool = False
+    form: Form = "text"
 
 
 def run(options: RunOptions) -> int:
@@ -216,7 +209,7 @@ def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[
     say(f"evener: Then resume with: {shlex.join(['evener', 'resume', *same_words(options), result.thread])}")
 
 
-def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
+def same_words(options: AgentOptions, *, deciding: bool = False) -> list[str]:
     """Return the words that make the same harness in another process. The log has its model and its system prompt."""
     words = [
         ("--harness", options.harness),
@@ -230,7 +223,7 @@ def same_words(options: RunOptions, *, deciding: bool = False) -> list[str]:
     return [*flags, *(part for option, value in words if value for part in (option, value))]
 
 
-def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
+def check_harness_alone(options: AgentOptions, *, model: bool = False) -> None:
     """Refuse options that a harness brings itself; `model`: its model, too."""
     own = {
         "model": options.model if model else "",
@@ -245,22 +238,25 @@ def check_harness_alone(options: RunOptions, *, model: bool = False) -> None:
 
 
 def make_harness(
-    options: RunOptions,
+    options: AgentOptions,
     *,
-    model: Askable | None = None,
+    model: "PlainProvider | None" = None,
     store: Store | None = None,
     system: Sequence[TextBlock] = (),
     root: str = "",
+    name: str = "run",
+    outside: Outside | None = None,
 ) -> Harness:
     """Return the harness that the options describe, with the configured policy; or the one that they name, with its own.
 
     `store` and `system` are used where the options give none. `root` is where tool sets work; the working directory if empty.
+    `outside` is what the options take from outside, if that is loaded already.
     """
     if options.harness:
         check_harness_alone(options, model=True)
         return find_harness(options.harness)
     schema = output_schema(options.schema)
-    outside = load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
+    outside = outside or load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
     small = usual_system(options.model)
     usual = default_prompt(options.tools) or small or None
     return Harness(
@@ -271,7 +267,7 @@ def make_harness(
         system=outside.extend(options.system or usual) if options.system or not system else system,
         page_output=not small,
         store=store or options.store or None,
-        name="run",
+        name=name,
         refuse_losses=options.refuse_losses,
     )
 

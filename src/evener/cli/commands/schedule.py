@@ -15,8 +15,6 @@ from evener.harness.harness import Harness
 from evener.harness.remote import tables_of
 from evener.store.cluster import Schedule
 
-__all__ = ["run"]
-
 
 def run(*, prompt: str, harness: str, name: str, every: float, cron: str, remove: str, as_json: bool) -> int:
     """Add, remove or list."""

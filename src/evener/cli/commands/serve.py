@@ -7,28 +7,16 @@ import asyncio
 import os
 from contextlib import suppress
 
-import msgspec
-
 from evener.cli.approvals import user_name
-from evener.cli.commands.run import RunOptions, make_harness, split_references
+from evener.cli.commands.run import AgentOptions, make_harness, split_references
 from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.harness import Harness
 
-__all__ = ["ServeOptions", "serve_editor", "serve_mcp", "serve_pages"]
 
-
-class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ServeOptions(AgentOptions, frozen=True, kw_only=True):
     """The options of `evener mcp`, `evener acp` and `evener serve`."""
 
-    model: str = ""
-    system: str = ""
-    tools: tuple[str, ...] = ()
-    mcp: tuple[str, ...] = ()
-    skills: bool = False
-    agents_md: bool = False
-    harness: str = ""
-    store: str = ""
     http: int | None = None
     approve: bool = False
     port: int = 0
@@ -37,14 +25,6 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
     server: str = ""
     no_browser: bool = False
-
-    @property
-    def run(self) -> RunOptions:
-        """The same, for a run."""
-        return RunOptions(
-            model=self.model, system=self.system, tools=self.tools, mcp=self.mcp, skills=self.skills, agents_md=self.agents_md,
-            harness=self.harness, store=self.store,
-        )  # fmt: skip
 
 
 def serve_mcp(options: ServeOptions) -> int:
@@ -57,7 +37,7 @@ def serve_mcp(options: ServeOptions) -> int:
         from evener.mcp.server import serve_http, serve_stdio
     except ImportError as error:
         raise UsageError(f"To serve MCP needs the package `mcp` ({error}). Install it: pip install 'evener[mcp]'.") from None
-    harness = make_harness(options.run)
+    harness = make_harness(options)
     if options.http is None:
         asyncio.run(serve_stdio(harness, approve=options.approve))
     else:
@@ -69,7 +49,7 @@ def serve_editor(options: ServeOptions) -> int:
     """Serve an editor over ACP until the input ends."""
     from evener.acp import serve_acp
 
-    first = make_harness(options.run)  # what is wrong with the options is said before an editor asks
+    first = make_harness(options)  # what is wrong with the options is said before an editor asks
     if options.harness or not split_references(options.tools)[1]:
         asyncio.run(serve_acp(first))
     else:
@@ -78,7 +58,7 @@ def serve_editor(options: ServeOptions) -> int:
         def at(cwd: str) -> Harness:
             """Return the harness whose tools work in the folder that the editor has open."""
             if cwd not in made:
-                made[cwd] = make_harness(options.run, store=first.store, root=cwd)
+                made[cwd] = make_harness(options, store=first.store, root=cwd)
             return made[cwd]
 
         asyncio.run(serve_acp(at))
@@ -101,7 +81,7 @@ def serve_pages(options: ServeOptions) -> int:
         say(f"evener: Serving {url}/api/chat (UI message stream) and {url}/ag-ui (AG-UI). Ctrl-C ends it.")
 
     served = serve_web(
-        make_harness(options.run), port=options.port, origins=options.origins, token=token, by=user_name() or "web", ready=tell
+        make_harness(options), port=options.port, origins=options.origins, token=token, by=user_name() or "web", ready=tell
     )
     with suppress(KeyboardInterrupt):
         asyncio.run(served)

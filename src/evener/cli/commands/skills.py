@@ -7,8 +7,6 @@ from evener.cli.outside import find_here
 from evener.cli.terminal import flatten
 from evener.skills import validate_skill
 
-__all__ = ["show", "validate"]
-
 
 def show() -> int:
     """Print name, description and folder of each skill, and what was left out."""

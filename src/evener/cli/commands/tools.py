@@ -11,8 +11,6 @@ from evener.toolset.hosted import NAMED
 from evener.toolset.labels import HOSTED, traits_of
 from evener.toolset.sets import SETS, tools_named
 
-__all__ = ["ToolEntry", "run"]
-
 
 class ToolEntry(msgspec.Struct, frozen=True):
     """One tool of a set, as it is when the set is used by itself."""

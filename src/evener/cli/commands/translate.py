@@ -11,11 +11,6 @@ from evener.errors import UsageError
 from evener.providers.rows import load_rows
 from evener.translate import translate
 
-__all__ = [
-    "run",
-]
-
-
 MAX_BYTES = 64 * 1024 * 1024
 
 

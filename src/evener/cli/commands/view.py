@@ -8,10 +8,8 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-import msgspec
-
 from evener.cli.approvals import user_name
-from evener.cli.commands import run as running
+from evener.cli.commands.run import AgentOptions, make_harness
 from evener.cli.names import find_log
 from evener.cli.stores import open_store, same_store
 from evener.cli.terminal import say
@@ -19,37 +17,24 @@ from evener.errors import UsageError
 from evener.harness import Harness
 from evener.store.protocol import Store
 
-__all__ = ["ViewOptions", "run"]
-
 INSTALL = "The viewer is not installed. Install it with: pip install 'evener[view]'."
 
 
-class ViewOptions(msgspec.Struct, frozen=True, kw_only=True):
+class ViewOptions(AgentOptions, frozen=True, kw_only=True):
     """The options of the command. With a harness, tools or a model, runs can be resumed from the page."""
 
     id: str = ""
-    store: str = ""
     port: int = 0
-    harness: str = ""
-    tools: tuple[str, ...] = ()
-    model: str = ""
     no_browser: bool = False
 
 
 def run(options: ViewOptions) -> int:
     """Serve until Ctrl-C."""
-    harness = _make_harness(options)
+    harness = make_harness(options) if options.harness or options.tools or options.model else None
     store = harness.store if harness and options.harness else open_store(options.store)
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(store, harness, options))
     return 0
-
-
-def _make_harness(options: ViewOptions) -> Harness | None:
-    if not (options.harness or options.tools or options.model):
-        return None
-    words = running.RunOptions(harness=options.harness, tools=options.tools, store=options.store, model=options.model)
-    return running.make_harness(words)
 
 
 async def _serve(store: Store, harness: Harness | None, options: ViewOptions) -> None:

@@ -12,8 +12,6 @@ from evener.errors import UsageError
 from evener.harness.finding import find_harness
 from evener.harness.harness import Harness
 
-__all__ = ["run"]
-
 
 def run(*, harness: str, engine: str, slots: int, silence: float, temporal: str, until_idle: bool) -> int:
     """Work, and say what came of each run."""

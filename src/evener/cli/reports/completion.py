@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from evener.cli.parser import COMMANDS, Command
 
-__all__ = ["run", "words_of"]
-
 BASH = """\
 _evener() {{
     local line="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" words=""

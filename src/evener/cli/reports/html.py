@@ -1,6 +1,5 @@
 """`evener export --html`: a thread as one page that needs nothing else. All content is escaped text; there is no script."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -9,17 +8,14 @@ from pathlib import Path
 
 from evener import events as ev
 from evener.cli.commands.stored.show import format_cost
+from evener.cli.commands.stored.store import create_private
 from evener.cli.glance import first_prompt
 from evener.cli.terminal import clean
-from evener.errors import UsageError
 from evener.harness.branches import root_of
 from evener.store.protocol import Store, Summary
 from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
 from evener.transcript.message import Message
 
-__all__ = ["page_of", "write_page"]
-
-PRIVATE = 0o600
 MOST = 200_000
 """Characters of one block that are shown."""
 STYLE = """
@@ -38,14 +34,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 async def write_page(store: Store, log: str, path: Path) -> int:
     """Write the thread of a log as a new file that only its owner can read; return its size."""
     text = await page_of(store, log)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    except FileExistsError:
-        raise UsageError(f"{path} exists already; nothing was written. Name another file.") from None
-    except OSError as error:
-        raise UsageError(f"Cannot create {path}: {error.strerror}. Name a file in a folder that you can write to.") from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        return file.write(text)
+    with create_private(path) as file:
+        file.write(text.encode())
+    return len(text)
 
 
 async def page_of(store: Store, log: str) -> str:
@@ -118,8 +109,6 @@ def _told(events: Iterable[ev.Event]) -> Iterator[str]:
                 yield f'<article class="failed"><small>{_text(error)}</small><pre>{_text(said)}</pre></article>'
             case ev.Finished(cause=cause, detail=detail):
                 yield f"<p><small>{_text(cause)} {_text(detail)}</small></p>"
-            case _:
-                pass
 
 
 def _message(role: str, message: Message, at: float, more: str = "") -> str:

@@ -19,8 +19,6 @@ from evener.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from evener.cli.stores import KeptStore
 
-__all__ = ["WireReport", "lint", "run"]
-
 WIRES = {
     "anthropic_messages": "anthropic:claude-sonnet-4-5",
     "openai_responses": "openai:gpt-5",
@@ -60,7 +58,7 @@ async def _run(store: "KeptStore", thread: str, *, as_json: bool) -> int:
 def lint(wire: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> WireReport:
     """Return what the usual model of this wire would be told of the conversation."""
     name = WIRES[wire]
-    model = open_offline(name, effort=None, max_output_tokens=None, temperature=None)
+    model = open_offline(name)
     try:
         losses = prepare_request(model.ask(transcript, tools), model.endpoint).losses
     except EvenerError as error:

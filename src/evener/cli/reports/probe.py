@@ -16,8 +16,6 @@ from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 from evener.transport.exchange import Deadlines, Retries
 
-__all__ = ["Trial", "probe", "row_of", "run"]
-
 SECONDS = 60.0
 SHORT = Settings(max_output_tokens=512)
 TOOL = ToolSpec("look_up", "Look up a word.", '{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}')

@@ -15,25 +15,6 @@ from evener.errors import StoreError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "EVERY",
-    "MISFITS",
-    "RULE",
-    "Checkpoint",
-    "Sidecar",
-    "Stone",
-    "Told",
-    "digest_of",
-    "due",
-    "link",
-    "origin_of",
-    "put",
-    "renew_sidecar",
-    "sidecar_entries",
-    "stone_of",
-    "store_id",
-]
-
 
 RULE = 2
 """How new events are linked."""

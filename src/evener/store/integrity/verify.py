@@ -27,15 +27,6 @@ from evener.transcript.message import Message
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "around",
-    "labels",
-    "media_in",
-    "shelves",
-    "spilled_in",
-    "verify",
-]
-
 
 SPILLED = '"spilled"'
 NAME = re.compile("[0-9a-f]{64}")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from evener.store.postgres.connection import PostgresConnection
     from evener.store.sqlite.writer import WriterJob
 
-__all__ = ["AppendJob", "LogTail", "lock_logs", "write_appends"]
-
 
 LOCK = "SELECT number FROM logs WHERE number = ANY(%s) OR log = ANY(%s) ORDER BY number FOR NO KEY UPDATE"
 ENDS = (

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PackedArray", "let_pass", "pack_bytes", "pack_floats", "pack_integers", "pack_texts"]
-
 
 INTEGER, TEXT, BYTES, FLOAT = 20, 25, 17, 701
 """The numbers that PostgreSQL has for `bigint`, `text`, `bytea` and `double precision`."""

@@ -17,8 +17,6 @@ from evener.transcript.reply import Usage
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["TABLES", "begin", "claim", "join", "members_of", "renew", "reserve", "settle", "settle_left", "tree_of"]
-
 
 TABLES = (
     """
@@ -55,7 +53,7 @@ MEASURES = ("requests", "tool_calls", "input_tokens", "output_tokens", "cost")
 COUNTED: tuple[LimitName, ...] = ("requests", "input_tokens", "output_tokens")
 
 
-def begin(connection: "sqlite3.Connection", tree: str, log: str, limits: Limits, spent: Spent) -> None:
+def begin(connection: "sqlite3.Connection", tree: str, *, log: str, limits: Limits, spent: Spent) -> None:
     """Begin the budget of a tree: `tree` is the run at its root, which has spent so much by now. Begun twice, it is one."""
     under_way = "SELECT tree FROM members WHERE log IN (SELECT log FROM work)"
     connection.execute(f"DELETE FROM budgets WHERE began < {NOW} - {KEPT} AND tree NOT IN ({under_way})", ())
@@ -68,10 +66,10 @@ def begin(connection: "sqlite3.Connection", tree: str, log: str, limits: Limits,
             *(getattr(limits, name) for name in MEASURES),
         ),
     )
-    join(connection, tree, log, tree)
+    join(connection, tree, log=log, run=tree)
 
 
-def join(connection: "sqlite3.Connection", tree: str, log: str, run: str) -> None:
+def join(connection: "sqlite3.Connection", tree: str, *, log: str, run: str) -> None:
     """Let a run belong to a tree."""
     connection.execute(
         "INSERT INTO members VALUES (?, ?, ?) ON CONFLICT (log) DO UPDATE SET run = excluded.run, tree = excluded.tree",
@@ -91,8 +89,8 @@ def members_of(connection: "sqlite3.Connection", tree: str) -> list[str]:
     return [log for (log,) in connection.execute("SELECT log FROM members WHERE tree = ? ORDER BY log", (tree,)).fetchall()]
 
 
-def reserve(connection: "sqlite3.Connection", tree: str, log: str, key: str, cost: Decimal) -> TreeRefusal | None:
-    """Reserve room for one request; None when there is."""
+def reserve(connection: "sqlite3.Connection", tree: str, *, log: str, key: str, cost: Decimal) -> TreeRefusal | None:
+    """Reserve room for one request of a run of the tree; None when there is."""
     used, most = _lock(connection, tree)
     if connection.execute("SELECT 1 FROM reservations WHERE tree = ? AND key = ?", (tree, key)).fetchone():
         return None  # the answer to an earlier attempt was lost
@@ -108,8 +106,8 @@ def reserve(connection: "sqlite3.Connection", tree: str, log: str, key: str, cos
     return None
 
 
-def claim(connection: "sqlite3.Connection", tree: str, log: str, key: str, count: int) -> TreeRefusal | None:
-    """Claim so many tool calls; None when there is room. The same key is counted once."""
+def claim(connection: "sqlite3.Connection", tree: str, *, log: str, key: str, count: int) -> TreeRefusal | None:
+    """Claim so many tool calls of a run of the tree; None when there is room. The same key is counted once."""
     used, most = _lock(connection, tree)
     if connection.execute("SELECT 1 FROM reservations WHERE tree = ? AND key = ?", (tree, key)).fetchone():
         return None
@@ -120,7 +118,7 @@ def claim(connection: "sqlite3.Connection", tree: str, log: str, key: str, count
     return None
 
 
-def settle(connection: "sqlite3.Connection", tree: str, key: str, usage: Usage, cost: Decimal, *, made: bool) -> None:
+def settle(connection: "sqlite3.Connection", tree: str, *, key: str, usage: Usage, cost: Decimal, made: bool) -> None:
     """Replace a reservation by what the call used. `made`: the request was sent; else it does not count."""
     gone = connection.execute("DELETE FROM reservations WHERE tree = ? AND key = ? RETURNING 1", (tree, key)).fetchone()
     if gone is None:
@@ -132,7 +130,7 @@ def settle(connection: "sqlite3.Connection", tree: str, key: str, usage: Usage, 
     )
 
 
-def settle_left(connection: "sqlite3.Connection", tree: str, log: str) -> None:
+def settle_left(connection: "sqlite3.Connection", tree: str, *, log: str) -> None:
     """Settle what an earlier holder of the log had reserved, with the most that it may have cost."""
     found = connection.execute(
         "DELETE FROM reservations WHERE tree = ? AND log = ? AND calls = 0 RETURNING cost", (tree, log)
@@ -142,7 +140,7 @@ def settle_left(connection: "sqlite3.Connection", tree: str, log: str) -> None:
 
 
 def renew(connection: "sqlite3.Connection", tree: str) -> None:
-    """Start a fresh allowance: a user allowed it. What is reserved stays so."""
+    """Start a fresh allowance for the tree: a user allowed it. What is reserved stays so."""
     connection.execute(
         "UPDATE budgets SET requests = 0, tool_calls = 0, input_tokens = 0, output_tokens = 0, cost = 0 WHERE tree = ?", (tree,)
     )

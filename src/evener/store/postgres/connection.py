@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg_pool import ConnectionPool
 
-__all__ = ["Dial", "PostgresConnection", "StoreUnreachable", "load_psycopg", "persist", "postgres_error", "was_lost"]
-
 
 PAUSE = 0.05
 LONGEST_PAUSE = 1.0

@@ -16,8 +16,6 @@ from evener.store.postgres.connection import Dial, postgres_error
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["CHANNEL", "NoticeListener"]
-
 
 CHANNEL = "evener"
 ANYWAY = 5.0

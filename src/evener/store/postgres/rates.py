@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from evener.transport.limiter import Rate
 
-__all__ = ["TABLES", "admit", "leave", "pause", "recount"]
-
 
 TABLES = (
     """
@@ -31,9 +29,9 @@ FULL = 0.25
 
 
 def admit(
-    connection: "sqlite3.Connection", key: str, id: str, tokens: int, rate: "Rate", *, within: float, minute: float
+    connection: "sqlite3.Connection", key: str, *, id: str, tokens: int, rate: "Rate", within: float, minute: float = 60.0
 ) -> float:
-    """Begin a call if there is room: 0.0. Else return the seconds after which to ask again.
+    """Begin a call with the key if there is room: 0.0. Else return the seconds after which to ask again.
 
     `within` is how long the call may take: after that its place is free, even if its process died.
     """
@@ -74,7 +72,7 @@ def _window_wait(connection: "sqlite3.Connection", key: str, tokens: int, rate: 
 
 
 def leave(connection: "sqlite3.Connection", id: str) -> None:
-    """End a call: another one may begin. It stays in its minute."""
+    """End a call: another one may begin. It stays in its minute. Does not wait."""
     connection.execute("UPDATE rate_calls SET until = 0 WHERE id = ?", (id,))
 
 

@@ -9,8 +9,6 @@ from evener.store.postgres.work import NOW
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["TABLE", "every_one", "fired", "put", "remove", "take"]
-
 
 TABLE = (
     """

@@ -13,8 +13,6 @@ from evener.store.postgres import budgets, rates, schedules, work
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["STEPS", "VERSION", "check_schema", "grants", "upgrade"]
-
 
 FIRST = (
     "CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL)",

@@ -27,21 +27,20 @@ from evener.store.postgres.connection import Dial, PostgresConnection, load_psyc
 from evener.store.postgres.notices import CHANNEL, NoticeListener
 from evener.store.postgres.schema import check_schema
 from evener.store.postgres.writes import LogJob, perform_writes
-from evener.store.protocol import Finding, Hits, Lease, LeaseHeld, Link, Note, Summary, waiting_of
+from evener.store.protocol import Finding, Hits, Lease, LeaseHeld, Note
 from evener.store.redaction import Funnel, Redaction
-from evener.store.sqlite import catalog, erase, reading, rows, transfer
+from evener.store.sql_store import SqlStore
+from evener.store.sqlite import catalog, erase, rows, transfer
 from evener.store.sqlite.leases import Renewer, claims, forget, give_back, new_claim, rival_of
-from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
+from evener.store.sqlite.rows import AppendedRows, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.writer import WriterThread
-from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
+from evener.store.transfer.cargo import Cargo, CargoThread
 from evener.transport.limiter import unshare_rates
 
 if TYPE_CHECKING:
     import sqlite3
 
     from psycopg_pool import ConnectionPool
-
-__all__ = ["PostgresStore"]
 
 
 READERS = 4
@@ -187,7 +186,7 @@ class PostgresLog:
         self._until = until
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """Keeps logs in the schema `schema` of the database at `address`, as in `postgresql://user@host/database`.
 
     The tables are made when it is first used, if the role may. `lease` is how many seconds a holder has until others may take
@@ -265,22 +264,6 @@ class PostgresStore:
             raise
         return self._hold(held, claim, LogTail(length)), events
 
-    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of its path after number `after` up to `until`, without a lease."""
-        return await self._read(partial(reading.read, log=log, after=after, until=until, guard=self._guard))
-
-    async def link(self, log: str, seq: int | None = None) -> Link:
-        """Return the event of that number on the log's path, or the last, with its hash."""
-        return await self._read(partial(reading.link_at, log=log, seq=seq))
-
-    async def head(self, thread: str) -> str:
-        """Return the log that the thread stands on."""
-        return await self._read(partial(rows.head, thread=thread))
-
-    async def move_head(self, thread: str, log: str) -> None:
-        """Let the thread stand on another of its logs."""
-        await self._writer.run(LogJob(partial(rows.move, thread=thread, log=log), log, again=True))
-
     async def post(self, log: str, note: Note) -> bool:
         """Say something to the log. False when a note of that key was there before. Its holder is told at once."""
 
@@ -295,36 +278,6 @@ class PostgresStore:
         won, number = await self._writer.run(LogJob(job, log))
         self._notices.hear(number)
         return won
-
-    async def has_note(self, log: str, key: str) -> bool:
-        """True if a note of that key was ever said to the log, settled or not."""
-        return await self._read(partial(rows.has_note, log=log, key=key))
-
-    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """List every log, or those of one thread, the one that changed last first."""
-
-        def job(connection: "sqlite3.Connection") -> list[Summary]:
-            self._server_clock.set(connection)
-            return rows.summaries(connection, thread, self._clock(), self._guard)
-
-        return await self._read(job)
-
-    def clean(self, text: str) -> str:
-        """Return a text as it would be stored: without secrets."""
-        return self._guard.funnel.text(text)
-
-    async def put_blob(self, content: bytes) -> str:
-        """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
-        kept = self._guard.funnel.blob(bytes(content))
-        digest, stored = await self._read(lambda connection: BlobTable(connection, self._guard).name_of(kept))
-        if not stored:
-            put = LogJob[None](lambda connection: BlobTable(connection, self._guard).put(digest, kept), again=True)
-            await self._writer.run(put)
-        return digest
-
-    async def get_blob(self, digest: str) -> bytes:
-        """Return the bytes of that name."""
-        return await self._read(lambda connection: BlobTable(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were.
@@ -353,20 +306,6 @@ class PostgresStore:
 
         return await self._read(job)
 
-    async def waiting(self) -> list[Summary]:
-        """Return the heads of threads whose run waits for a decision. `Thread.approvals` says what for."""
-        return await waiting_of(self)
-
-    async def inside(self, thread: str) -> Sequence[str]:
-        """Return the threads of agents inside the calls of this one, and inside theirs."""
-        return await self._read(partial(catalog.threads_inside, thread=thread, guard=self._guard))
-
-    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
-        """Give the thread a title, or tags in place of those it had."""
-        label = catalog.label_of(title, tags, self._guard.funnel)
-        job = partial(catalog.describe, thread=thread, label=label, guard=self._guard)
-        await self._writer.run(LogJob(job, again=True))
-
     async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Find all words of the text: in titles and tags, then in events, the newest first. There is no index."""
         return await catalog.search(self._read, text, limit, self._clock(), self._guard)
@@ -376,24 +315,6 @@ class PostgresStore:
         from evener.store.transfer.jsonl import write_file
 
         await write_file(self, Path(path).absolute())
-
-    @property
-    def encrypted(self) -> bool:
-        """False: what lies on the server's disk is sealed by the server, if at all."""
-        return False
-
-    async def outline(self, thread: str) -> CargoThread:
-        """Return a thread but for its events, for an export."""
-        return await self._read(partial(transfer.outline, thread=thread, guard=self._guard))
-
-    async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """Return some of the log's own events, for an export."""
-        return await self._read(partial(transfer.page, log=log, after=after, until=until, guard=self._guard))
-
-    async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that a blob has."""
-        wanted = list(names)
-        return await self._read(lambda connection: sorted(BlobTable(connection, self._guard).among(wanted)))
 
     async def adopt(self, wholes: Sequence[CargoThread], cargo: Cargo) -> None:
         """Take in threads from an export, all of them whole or nothing at all."""
@@ -425,6 +346,13 @@ class PostgresStore:
     async def _read(self, job: "Callable[[sqlite3.Connection], T]") -> T:
         """Have a job done that reads, on a connection of the pool: it sees the store as it is at one moment."""
         return await self._do(partial(persist, partial(self._look, job), self._dial.patience))
+
+    async def _write(self, job: "Callable[[sqlite3.Connection], T]", log: str = "") -> T:
+        return await self._writer.run(LogJob(job, log, again=True))
+
+    def _now(self, connection: "sqlite3.Connection") -> float:
+        self._server_clock.set(connection)
+        return self._clock()
 
     async def _do(self, work: Callable[[], T]) -> T:
         if self._writer.stopped:

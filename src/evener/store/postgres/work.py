@@ -13,8 +13,6 @@ from evener.store.cluster import TakenWork
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["NOW", "TABLE", "TURNS", "drop", "hold", "park", "put", "take", "turn_of", "wake"]
-
 
 TABLE = (
     """
@@ -37,17 +35,17 @@ TURNS = (
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
 
 
-def put(connection: "sqlite3.Connection", log: str, harness: str, seconds: float) -> None:
-    """Have a run performed so many seconds from now."""
+def put(connection: "sqlite3.Connection", log: str, harness: str, *, after: float = 0.0) -> None:
+    """Have the run of a log performed by a worker of that harness, so many seconds from now."""
     connection.execute(
         f"INSERT INTO work (log, harness, due, turn) VALUES (?, ?, {NOW} + ?, ({NOW} * 1000000)::bigint) ON CONFLICT (log)"
         " DO UPDATE SET turn = excluded.turn, harness = excluded.harness, due = excluded.due, tries = 0, parked = false,"
         " nudged = false, waits = '{}'",
-        (log, harness, seconds),
+        (log, harness, after),
     )
 
 
-def take(connection: "sqlite3.Connection", harnesses: Sequence[str], seconds: float, most: int) -> list[TakenWork]:
+def take(connection: "sqlite3.Connection", harnesses: Sequence[str], *, seconds: float, most: int = 1) -> list[TakenWork]:
     """Take the runs that have been due longest, for so many seconds, at most `most` of them."""
     found = connection.execute(
         f"UPDATE work SET due = {NOW} + ?, tries = tries + 1, parked = false, nudged = false WHERE log IN"
@@ -64,13 +62,13 @@ def turn_of(connection: "sqlite3.Connection", log: str) -> int:
     return -1 if found is None else found[0]
 
 
-def hold(connection: "sqlite3.Connection", logs: Sequence[str], seconds: float) -> None:
+def hold(connection: "sqlite3.Connection", logs: Sequence[str], *, seconds: float) -> None:
     """Hold on to runs for so many seconds from now. What was put anew meanwhile is not held."""
     query = f"UPDATE work SET due = {NOW} + ? WHERE log = ANY(?) AND NOT parked AND tries > 0"
     connection.execute(query, (seconds, list(logs)))
 
 
-def park(connection: "sqlite3.Connection", log: str, turn: int, waits: Iterable[str], seconds: float) -> None:
+def park(connection: "sqlite3.Connection", log: str, turn: int, waits: Iterable[str], *, seconds: float) -> None:
     """Let a run wait: until something is said to one of these logs, or so many seconds. At once if that was said meanwhile."""
     connection.execute(
         f"UPDATE work SET parked = true, nudged = false, tries = 0, waits = ?, due = CASE WHEN nudged THEN 0 ELSE {NOW} + ? END"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from evener.store.sqlite.writer import Group
 
-__all__ = ["LogJob", "perform_writes"]
-
 
 T = TypeVar("T")
 ATTEMPTS = 5

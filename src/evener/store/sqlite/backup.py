@@ -21,14 +21,6 @@ from evener.store.sqlite.leases import COPY
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "free_goal",
-    "name_it",
-    "part_of",
-    "remove_part",
-    "write_copy",
-]
-
 
 FREED = (
     f"UPDATE logs SET holder = '', claim = '{COPY}', lease_until = 0",

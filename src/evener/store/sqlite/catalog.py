@@ -20,15 +20,6 @@ from evener.store.sqlite.search_index import PART, SearchIndex, part_of
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "Label",
-    "describe",
-    "label_of",
-    "logs_inside",
-    "search",
-    "threads_inside",
-]
-
 
 STARTS = (
     "SELECT l.log, e.seq, e.payload FROM logs l JOIN events e ON e.log = l.number"

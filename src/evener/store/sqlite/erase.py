@@ -25,14 +25,6 @@ from evener.store.tombstones import blanked, least
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "Done",
-    "Survey",
-    "erase",
-    "named_in",
-    "survey",
-]
-
 
 DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 EVENT = (

@@ -24,28 +24,6 @@ from evener.store.sqlite.identity import Files, OpenNote, enter
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "APPLICATION",
-    "STEPS",
-    "VERSION",
-    "StoreBusy",
-    "StoreFull",
-    "check",
-    "connect",
-    "data_folder",
-    "default_path",
-    "disconnect",
-    "files_of",
-    "glance",
-    "make_private",
-    "not_ours",
-    "only_read",
-    "path_of",
-    "prepare_file",
-    "store_error",
-    "upgrade",
-]
-
 
 SAFE = "Nothing of this was stored; what was acknowledged before is safe."
 PRIMARY = 0xFF

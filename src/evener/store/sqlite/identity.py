@@ -17,17 +17,6 @@ import msgspec
 
 from evener.errors import StoreError
 
-__all__ = [
-    "FileIdentity",
-    "Files",
-    "OpenNote",
-    "StoreGone",
-    "StoreLinked",
-    "enter",
-    "refuse_links",
-]
-
-
 if sys.platform == "linux":
     import fcntl
 

@@ -17,21 +17,6 @@ from weakref import WeakSet
 
 from evener.events import Rival
 
-__all__ = [
-    "COPY",
-    "Renewer",
-    "SelfRenewing",
-    "claims",
-    "deserted",
-    "forget",
-    "give_back",
-    "may_act",
-    "new_claim",
-    "rival_of",
-    "seconds_of",
-]
-
-
 COPY = "copy"
 
 PROC = Path("/proc")

@@ -20,14 +20,6 @@ from evener.store.sqlite.rows import log_of
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "PathSection",
-    "link_at",
-    "pieces",
-    "read",
-    "stream",
-]
-
 
 PLACE = "number, base, length, head, parent, parent_seq, parent_hash"
 ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"

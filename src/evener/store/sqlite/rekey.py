@@ -28,10 +28,6 @@ from evener.store.transfer.cargo import CargoBranch, CargoEvent, Chains
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "rekey",
-]
-
 
 async def rekey(path: str | PathLike[str], *, old: Cipher, new: Cipher, busy: float = 10.0) -> None:
     """Seal everything in the store anew. When this returns, the old key opens nothing of it any more.

@@ -23,30 +23,6 @@ from evener.store.sqlite.leases import claims, deserted, may_act, rival_of, seco
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "SET_HEAD",
-    "AppendedRows",
-    "BlobTable",
-    "Claim",
-    "EventRow",
-    "HeldLog",
-    "append",
-    "create",
-    "end_of",
-    "has_note",
-    "head",
-    "log_of",
-    "move",
-    "notes",
-    "post",
-    "release",
-    "row_of",
-    "rows_of",
-    "settle",
-    "summaries",
-    "take",
-]
-
 
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
 INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -24,13 +24,6 @@ from evener.store.search import SPOKEN, said_in
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "PART",
-    "SearchIndex",
-    "count_erasure",
-    "part_of",
-]
-
 
 PART = 2048
 ROWS = 128

@@ -36,8 +36,6 @@ from evener.transcript.transcript import Node, Transcript, paged
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["EVERY", "SELDOM", "Folded", "Folder", "Pager", "Snapshot", "drop", "drop_all", "fold_log", "put"]
-
 
 EVERY = 1024
 """A fold is kept after so many events. A shorter log has none, and is in memory as a whole."""

@@ -22,18 +22,20 @@ from evener.store import protocol
 from evener.store.cipher import Cipher, SameKey
 from evener.store.integrity.digests import Checkpoint, Sidecar
 from evener.store.integrity.verify import verify
-from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Link, Note, Summary, persist, waiting_of
+from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Note, persist
 from evener.store.redaction import Funnel, Redaction
+from evener.store.sql_store import SqlStore
 from evener.store.sqlite import catalog, erase, reading, rows, snapshots, transfer
 from evener.store.sqlite.backup import write_copy
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, only_read, path_of
 from evener.store.sqlite.identity import FileIdentity
 from evener.store.sqlite.leases import Renewer, forget, give_back, new_claim
-from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
+from evener.store.sqlite.rows import AppendedRows, Claim, EventRow, HeldLog, rows_of
 from evener.store.sqlite.search_index import SearchIndex, part_of
 from evener.store.sqlite.snapshots import Folder
 from evener.store.sqlite.writer import (
     Interlock,
+    Job,
     Perform,
     WalScrubber,
     WriterThread,
@@ -43,14 +45,10 @@ from evener.store.sqlite.writer import (
     perform_reads,
     read_alone,
 )
-from evener.store.transfer.cargo import Cargo, CargoEvent, CargoThread
+from evener.store.transfer.cargo import Cargo, CargoThread
 
 if TYPE_CHECKING:
     import sqlite3
-
-__all__ = [
-    "SqliteStore",
-]
 
 
 MOMENT = 1.0
@@ -188,7 +186,7 @@ class SqliteLog:
             self._store._folder.soon(self._held.log)
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """Keeps logs in the file at `path`; without one in the platform's data folder. The file is made when it is first used.
 
     `lease` is how many seconds a holder has until others may take over, unless its process has died; a run renews it from a
@@ -298,49 +296,9 @@ class SqliteStore:
         """Return the state of the log now, or after the event of that number; without a lease, and read as by `open_folded`."""
         return (await self._folded(log, self._reader.run, until)).state
 
-    async def read(self, log: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of its path after number `after` up to `until`, without a lease."""
-        return await self._reader.run(partial(reading.read, log=log, after=after, until=until, guard=self._guard))
-
-    async def link(self, log: str, seq: int | None = None) -> Link:
-        """Return the event of that number on the log's path, or the last, with its hash."""
-        return await self._reader.run(partial(reading.link_at, log=log, seq=seq))
-
-    async def head(self, thread: str) -> str:
-        """Return the log that the thread stands on."""
-        return await self._reader.run(partial(rows.head, thread=thread))
-
-    async def move_head(self, thread: str, log: str) -> None:
-        """Let the thread stand on another of its logs."""
-        await self._writer.run(partial(rows.move, thread=thread, log=log))
-
     async def post(self, log: str, note: Note) -> bool:
         """Say something to the log. False when a note of that key was there before."""
         return await self._writer.run(partial(rows.post, log=log, note=note, guard=self._guard))
-
-    async def has_note(self, log: str, key: str) -> bool:
-        """True if a note of that key was ever said to the log, settled or not."""
-        return await self._reader.run(partial(rows.has_note, log=log, key=key))
-
-    async def logs(self, *, thread: str = "") -> Sequence[Summary]:
-        """List every log, or those of one thread, the one that changed last first."""
-        return await self._reader.run(partial(rows.summaries, thread=thread, now=self._clock(), guard=self._guard))
-
-    def clean(self, text: str) -> str:
-        """Return a text as it would be stored: without secrets."""
-        return self._guard.funnel.text(text)
-
-    async def put_blob(self, content: bytes) -> str:
-        """Keep bytes; their SHA-256 in hex names them. Durable when this returns."""
-        kept = self._guard.funnel.blob(bytes(content))
-        digest, stored = await self._reader.run(lambda connection: BlobTable(connection, self._guard).name_of(kept))
-        if not stored:
-            await self._writer.run(lambda connection: BlobTable(connection, self._guard).put(digest, kept))
-        return digest
-
-    async def get_blob(self, digest: str) -> bytes:
-        """Return the bytes of that name."""
-        return await self._reader.run(lambda connection: BlobTable(connection, self._guard).get(digest))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:
         """Erase what events of the log's path say, or everything of a log or thread, for good; how many events that were."""
@@ -365,19 +323,6 @@ class SqliteStore:
         except Damaged as error:
             return [Finding("", 0, str(error))]
 
-    async def waiting(self) -> list[Summary]:
-        """Return the heads of threads whose run waits for a decision. `Thread.approvals` says what for."""
-        return await waiting_of(self)
-
-    async def inside(self, thread: str) -> Sequence[str]:
-        """Return the threads of agents inside the calls of this one, and inside theirs."""
-        return await self._reader.run(partial(catalog.threads_inside, thread=thread, guard=self._guard))
-
-    async def describe(self, thread: str, *, title: str | None = None, tags: Iterable[str] | None = None) -> None:
-        """Give the thread a title, or tags in place of those it had."""
-        label = catalog.label_of(title, tags, self._guard.funnel)
-        await self._writer.run(partial(catalog.describe, thread=thread, label=label, guard=self._guard))
-
     async def search(self, text: str, *, limit: int = 50) -> Hits:
         """Find all words of the text: in titles and tags, then in events, the newest first."""
         index, growing = self._indexes or (None, None)
@@ -399,24 +344,6 @@ class SqliteStore:
         await self.logs()  # the file is there, and ours
         await asyncio.to_thread(write_copy, self._opener, Path(path).absolute())
 
-    @property
-    def encrypted(self) -> bool:
-        """True if there is a cipher."""
-        return self._guard.cipher is not None
-
-    async def outline(self, thread: str) -> CargoThread:
-        """Return a thread but for its events, for an export."""
-        return await self._reader.run(partial(transfer.outline, thread=thread, guard=self._guard))
-
-    async def records(self, log: str, *, after: int, until: int) -> list[CargoEvent]:
-        """Return some of the log's own events, for an export."""
-        return await self._reader.run(partial(transfer.page, log=log, after=after, until=until, guard=self._guard))
-
-    async def blobs_among(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that a blob has."""
-        wanted = list(names)
-        return await self._reader.run(lambda connection: sorted(BlobTable(connection, self._guard).among(wanted)))
-
     async def adopt(self, wholes: Sequence[CargoThread], cargo: Cargo) -> None:
         """Take in threads from an export, all of them whole or nothing at all."""
         job = partial(transfer.adopt, wholes=wholes, cargo=cargo, guard=self._guard)
@@ -434,6 +361,15 @@ class SqliteStore:
         await self._reader.end()
         for index in vars(self).get("_indexes") or ():
             index.close()
+
+    async def _read(self, job: "Job[T]") -> T:
+        return await self._reader.run(job)
+
+    async def _write(self, job: "Job[T]", log: str = "") -> T:  # noqa: ARG002 - whatever the log, one process writes
+        return await self._writer.run(job)
+
+    def _now(self, connection: "sqlite3.Connection") -> float:  # noqa: ARG002 - the clock is our own
+        return self._clock()
 
     async def _grow_index(self, index: SearchIndex) -> None:
         """Let the index grow: for a moment now, then beside whatever else is done."""

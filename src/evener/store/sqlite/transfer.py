@@ -18,12 +18,6 @@ from evener.store.transfer.cargo import Blob, Cargo, CargoBranch, CargoEvent, Ca
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "adopt",
-    "outline",
-    "page",
-]
-
 
 ROWS = 500
 BATCH = 200

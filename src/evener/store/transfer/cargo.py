@@ -5,7 +5,7 @@ the way, and a fork names the new hash of its parent. Where nothing changes, eve
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -15,26 +15,26 @@ from evener.events import VERSION, Opened, decode_event, encode_event
 from evener.store import protocol
 from evener.store.integrity.digests import digest_of, link, origin_of
 
-__all__ = [
-    "Blob",
-    "Cargo",
-    "CargoBranch",
-    "CargoEvent",
-    "CargoThread",
-    "Chains",
-    "holds_a_secret",
-]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 
 
-class CargoBranch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One log, but for its events. `base` is how many events of its path lie before its own; `erased` since when it is."""
+class CargoLine(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
+    """What all lines of an exported thread share."""
 
-    log: str
+
+class CargoBranch(CargoLine, frozen=True, tag="branch"):
+    """One log, but for its events. `base` is how many events of its path lie before its own; `erased` since when it is.
+
+    In an exported thread it is the line with which a log begins.
+    """
+
+    log: Name
     harness: str
     began: float
     changed: float
-    length: int
-    base: int = 0
+    length: Count
+    base: Count = 0
     parent: str = ""
     parent_hash: str = ""
     erased: float | None = None

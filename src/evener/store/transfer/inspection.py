@@ -14,14 +14,7 @@ from evener.store.sqlite.catalog import label_of
 from evener.store.subagent_logs import threads_inside
 from evener.store.tombstones import blanked
 from evener.store.transfer.cargo import Blob, CargoBranch, CargoEvent, CargoThread
-from evener.store.transfer.lines import VERSION, BlobLine, BranchLine, End, EventLine, Line, ThreadLine, bad, read, written
-
-__all__ = [
-    "Inspection",
-    "Spool",
-    "ThreadSection",
-]
-
+from evener.store.transfer.lines import VERSION, BlobLine, End, EventLine, Line, ThreadLine, bad, read, written
 
 IN_MEMORY = 64 << 20
 
@@ -114,8 +107,8 @@ class Inspection:
         match read(data, self._number):
             case ThreadLine() as line if not self._blobs:
                 self._open(line)
-            case BranchLine() as line if self._thread and not self._blobs:
-                self._begin(line.branch)
+            case CargoBranch() as branch if self._thread and not self._blobs:
+                self._begin(branch)
             case EventLine() as line if self._present and line.log == self._present.log and not self._blobs:
                 self._check_event(self._present, line.record)
                 self.cargo.add(line)

@@ -19,7 +19,6 @@ from evener.store.transfer.lines import (
     MOST_BYTES,
     VERSION,
     BlobLine,
-    BranchLine,
     End,
     EventLine,
     Line,
@@ -27,15 +26,6 @@ from evener.store.transfer.lines import (
     bad,
     written,
 )
-
-__all__ = [
-    "Portable",
-    "export_lines",
-    "file_lines",
-    "import_lines",
-    "write_file",
-]
-
 
 PART = 3 << 18
 """How much of a blob stands in one line."""
@@ -136,14 +126,14 @@ async def _section(store: Portable, whole: CargoThread) -> AsyncIterator[Line]:
     chains = Chains(whole.branches)
     for found in whole.branches:
         branch = chains.named(found)
-        yield BranchLine.of(branch)
+        yield branch
         async for record in _records(store, branch, chains):
             yield EventLine.of(branch.log, record)
 
 
 async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> AsyncIterator[CargoEvent]:
     """Yield the records of a branch as they lie in a store without a cipher. There, each must be linked as it is stored."""
-    following = chains.follow(branch, _as_it_is)
+    following = chains.follow(branch, lambda _, payload: payload)
     seq = branch.base
     while seq < branch.length:
         page = await store.records(branch.log, after=seq, until=branch.length)
@@ -160,10 +150,6 @@ async def _records(store: Portable, branch: CargoBranch, chains: Chains) -> Asyn
 def _list_spilled(line: EventLine) -> Iterable[str]:
     """Return the blobs without which the event has lost a part of what it said."""
     return spilled_in(decode_event(bytes(line.payload), line.version)) if line.erased is None else ()
-
-
-def _as_it_is(_: int, payload: bytes) -> bytes:
-    return payload
 
 
 async def _is_there(store: Portable, section: ThreadSection) -> bool:

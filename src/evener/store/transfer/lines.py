@@ -15,38 +15,17 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from evener.errors import BadDocument
-from evener.store.transfer.cargo import CargoBranch, CargoEvent
+from evener.store.transfer.cargo import CargoBranch, CargoEvent, CargoLine, Count, Name
 from evener.transcript.scan import checked_bytes, repeated_key, short
-
-__all__ = [
-    "MOST_BYTES",
-    "VERSION",
-    "BlobLine",
-    "BranchLine",
-    "End",
-    "EventLine",
-    "Line",
-    "ThreadLine",
-    "bad",
-    "read",
-    "written",
-]
-
 
 VERSION = 1
 MOST_BYTES = 64 << 20
 """The longest line that is read."""
 
-Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
 Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
-class _Line(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True):
-    """What all lines share."""
-
-
-class ThreadLine(_Line, frozen=True, tag="evener.thread"):
+class ThreadLine(CargoLine, frozen=True, tag="evener.thread"):
     """The first line."""
 
     version: int
@@ -56,29 +35,7 @@ class ThreadLine(_Line, frozen=True, tag="evener.thread"):
     tags: tuple[str, ...] = ()
 
 
-class BranchLine(_Line, frozen=True, tag="branch"):
-    """A log begins; its events follow. The fields are those of `Branch`."""
-
-    log: Name
-    harness: str
-    began: float
-    changed: float
-    length: Count
-    base: Count = 0
-    parent: str = ""
-    parent_hash: str = ""
-    erased: float | None = None
-
-    @classmethod
-    def of(cls, branch: CargoBranch) -> "BranchLine":
-        return msgspec.convert(branch, cls, from_attributes=True)
-
-    @property
-    def branch(self) -> CargoBranch:
-        return msgspec.convert(self, CargoBranch, from_attributes=True)
-
-
-class EventLine(_Line, frozen=True, tag="event"):
+class EventLine(CargoLine, frozen=True, tag="event"):
     """An event of the log that began last."""
 
     log: Name
@@ -107,7 +64,7 @@ class EventLine(_Line, frozen=True, tag="event"):
         )  # fmt: skip
 
 
-class BlobLine(_Line, frozen=True, tag="blob"):
+class BlobLine(CargoLine, frozen=True, tag="blob"):
     """A blob, or a part of one."""
 
     digest: Hex
@@ -115,14 +72,14 @@ class BlobLine(_Line, frozen=True, tag="blob"):
     last: bool = False
 
 
-class End(_Line, frozen=True, tag="end"):
+class End(CargoLine, frozen=True, tag="end"):
     """The last line: how many lines stand before it, and the hash of their bytes."""
 
     lines: Count
     sha256: Hex
 
 
-Line = ThreadLine | BranchLine | EventLine | BlobLine | End
+Line = ThreadLine | CargoBranch | EventLine | BlobLine | End
 T = TypeVar("T", bound=Line)
 
 

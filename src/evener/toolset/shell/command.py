@@ -18,8 +18,6 @@ import msgspec
 from evener.toolset.shell import guard
 from evener.toolset.shell.sandbox import Sandbox, SandboxRefused
 
-__all__ = ["CommandEnd", "RunningCommand"]
-
 HEAD, TAIL = 16_000, 32_000
 PIECE = 65_536
 STOP_SECONDS = 15.0

@@ -16,8 +16,6 @@ import msgspec
 
 from evener.toolset.fence import Fence
 
-__all__ = ["Sandbox", "SandboxRefused", "bwrap_works", "clean_environment", "find_program", "landlock_works"]
-
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts",

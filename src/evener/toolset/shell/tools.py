@@ -18,8 +18,6 @@ from evener.toolset.shell.command import CommandEnd, RunningCommand
 from evener.toolset.shell.sandbox import Sandbox, SandboxRefused
 from evener.toolset.standard import as_standard
 
-__all__ = ["ShellTools"]
-
 MOST_SECONDS = 600
 MOST_JOBS = 8
 MOST_COMMAND = 100_000

@@ -7,7 +7,6 @@ import msgspec
 
 from evener import events as ev
 from evener.cli.names import find_log
-from evener.cli.stores import with_store
 from evener.cli.terminal import count, print_json, say
 from evener.context.accounting import KINDS, ContextKind
 from evener.context.gate import ContextRules
@@ -17,8 +16,6 @@ from evener.harness.preview import open_offline
 from evener.loop.state import RunState
 from evener.store.protocol import Store, state_of
 from evener.store.sqlite.leases import new_claim
-
-__all__ = ["ContextOptions", "draw_context", "run"]
 
 WIDTH, ROWS = 40, 5
 SIGNS: dict[ContextKind, str] = {
@@ -31,28 +28,14 @@ WHAT: dict[ContextKind, str] = {
 }  # fmt: skip
 
 
-class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the command. `undo`: undo the newest eviction or compaction first."""
-
-    id: str
-    model: str = ""
-    store: str = ""
-    undo: bool = False
-    as_json: bool = False
-
-
-def run(options: ContextOptions) -> int:
-    """Print the table and the picture."""
-    return with_store(options.store, lambda store: _show(store, options))
-
-
-async def _show(store: Store, options: ContextOptions) -> int:
-    log = await store.head(await find_log(store, options.id))
-    if options.undo:
+async def run(store: Store, id: str, *, model: str, undo: bool, as_json: bool) -> int:
+    """Print the table and the picture. `undo`: undo the newest eviction or compaction first."""
+    log = await store.head(await find_log(store, id))
+    if undo:
         await _undo(store, log)
     state = await state_of(store, log)
-    report = _report(store, state, options.model)
-    if options.as_json:
+    report = _report(store, state, model)
+    if as_json:
         print_json({"thread": state.thread, "log": log, **msgspec.to_builtins(report)})
     else:
         for line in draw_context(report):
@@ -65,7 +48,7 @@ def _report(store: Store, state: RunState, name: str) -> ContextReport:
     name = name or state.model or (config.model if config else "")
     if not name:
         raise UsageError("No model was asked in this thread yet. Name one with -m.")
-    model = open_offline(name, effort=None, max_output_tokens=None, temperature=None)
+    model = open_offline(name)
     keeper = ContextKeeper(ContextRules(), specs=config.tools if config else (), put_blob=store.put_blob)
     return keeper.report(state, model)
 

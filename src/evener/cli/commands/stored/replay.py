@@ -1,26 +1,16 @@
 """`evener replay`: runs a recorded thread through the same code again, offline, and compares. Calls no model and no tool."""
 
 from evener.cli.names import find_log
-from evener.cli.stores import with_store
 from evener.cli.terminal import flatten, print_json, say
 from evener.harness.finding import find_harness
 from evener.replay import replay
 from evener.store.protocol import Store
 
-__all__ = [
-    "run",
-]
-
-
 LISTED = 50
 
 
-def run(id: str, *, store: str, harness: str, as_json: bool) -> int:
+async def run(store: Store, id: str, *, harness: str, as_json: bool) -> int:
     """Print the differences; return 1 if there are any."""
-    return with_store(store, lambda opened: _replay(opened, id, harness, as_json=as_json))
-
-
-async def _replay(store: Store, id: str, harness: str, *, as_json: bool) -> int:
     log = await store.head(await find_log(store, id))
     events = await store.read(log)
     played = await replay(events, log=log, harness=find_harness(harness) if harness else None)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import assert_never
@@ -12,7 +12,6 @@ import msgspec
 from evener import events as ev
 from evener.cli.glance import WORDS, condition_of
 from evener.cli.names import find_event, match_id
-from evener.cli.stores import with_store
 from evener.cli.terminal import Style, clean, count, flatten, paint, print_json, print_lines
 from evener.loop.state import RunState, Spent, apply, fold
 from evener.store.protocol import Store, Summary
@@ -31,17 +30,6 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
-
-__all__ = [
-    "LogUsage",
-    "ShowOptions",
-    "find_branch",
-    "format_cost",
-    "format_log",
-    "run",
-    "sum_usage",
-]
-
 
 LEAD = "  "
 
@@ -63,8 +51,12 @@ def sum_usage(events: Iterable[ev.Event]) -> LogUsage:
             case ev.Replied(losses=found):
                 losses |= dict.fromkeys(found)
         state = apply(state, event)
-    runs.append(state.spent)
-    total = Spent(
+    return LogUsage(sum_spent((*runs, state.spent)), tuple(losses))
+
+
+def sum_spent(runs: Collection[Spent]) -> Spent:
+    """Return what these runs used together."""
+    return Spent(
         sum(run.requests for run in runs),
         sum(run.tool_calls for run in runs),
         sum((run.usage for run in runs), Usage()),
@@ -72,7 +64,6 @@ def sum_usage(events: Iterable[ev.Event]) -> LogUsage:
         all(run.exact for run in runs),
         sum(run.seconds for run in runs),
     )
-    return LogUsage(total, tuple(losses))
 
 
 def format_cost(cost: Decimal, *, exact: bool) -> str:
@@ -286,27 +277,13 @@ def _moment(at: float) -> str:
         return "no valid time"
 
 
-class ShowOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the command."""
-
-    id: str
-    store: str = ""
-    at: str = ""
-    branch: str = ""
-    as_json: bool = False
-
-
-def run(options: ShowOptions) -> int:
+async def run(store: Store, id: str, *, at: str, branch: str, as_json: bool) -> int:
     """Print the thread."""
-    return with_store(options.store, lambda store: _show(store, options))
-
-
-async def _show(store: Store, options: ShowOptions) -> int:
-    log = await find_branch(store, options.id, options.branch)
+    log = await find_branch(store, id, branch)
     events = await store.read(log.log)
-    if options.at:
-        events = events[: find_event(options.at, events, log.log)]
-    if options.as_json:
+    if at:
+        events = events[: find_event(at, events, log.log)]
+    if as_json:
         print_json(_document(log, events))
         return 0
     print_lines((*_format_head(log, events), "", *map(_colour, format_log(events)), *_format_foot(sum_usage(events))))

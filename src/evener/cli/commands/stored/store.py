@@ -21,26 +21,9 @@ from evener.store.transfer.jsonl import Portable, export_lines, file_lines, impo
 if TYPE_CHECKING:
     from evener.cli.stores import KeptStore
 
-__all__ = [
-    "backup",
-    "confirm",
-    "copy",
-    "export",
-    "import_thread",
-    "parse_age",
-    "remove",
-    "retain",
-    "verify",
-    "write_export",
-]
 
-
-def backup(file: str, *, store: str) -> int:
+async def backup(store: Store, file: str) -> int:
     """Copy the store into a new file."""
-    return with_store(store, lambda opened: _back_up(opened, file))
-
-
-async def _back_up(store: Store, file: str) -> int:
     await store.backup(file)
     say(f"evener: Copied to {file}. Read it with: evener threads --store {file}")
     return 0
@@ -85,15 +68,14 @@ async def _copy(source: "KeptStore", target: "KeptStore", ids: Sequence[str]) ->
     return int(damaged > 0)
 
 
-def export(id: str, *, output: str, store: str, html: bool = False) -> int:
+async def export(store: "KeptStore", id: str, *, output: str, html: bool = False) -> int:
     """Write a thread as JSON Lines, or as a page."""
-    return with_store(store, lambda opened: _export_page(opened, id, output) if html else _export(opened, id, output))
+    return await (_export_page if html else _export)(store, await find_log(store, id), output)
 
 
-async def _export_page(store: "KeptStore", id: str, output: str) -> int:
+async def _export_page(store: "KeptStore", log: str, output: str) -> int:
     from evener.cli.reports.html import page_of, write_page
 
-    log = await find_log(store, id)
     if output == STANDARD:
         sys.stdout.write(await page_of(store, log))
         return 0
@@ -107,8 +89,7 @@ def import_thread(file: str, *, store: str) -> int:
     return with_store(store, lambda opened: _import(opened, file, store), make=True)
 
 
-async def _export(store: "KeptStore", id: str, output: str) -> int:
-    log = await find_log(store, id)
+async def _export(store: "KeptStore", log: str, output: str) -> int:
     if output == STANDARD:
         shown = escape_json if sys.stdout.isatty() else None
         await _write_lines(store, log, sys.stdout.buffer, shown=shown)
@@ -120,19 +101,24 @@ async def _export(store: "KeptStore", id: str, output: str) -> int:
 
 async def write_export(store: Portable, log: str, path: Path) -> int:
     """Write the thread of a log into a new file that only its owner can read; return the number of lines. All or nothing."""
+    created = create_private(path)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    except FileExistsError:
-        raise UsageError(f"{path} exists already; nothing was written. Name another file.") from None
-    except OSError as error:
-        raise UsageError(f"Cannot create {path}: {error.strerror}. Name a file in a folder that you can write to.") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+        with created as file:
             return await _write_lines(store, log, file)
     except BaseException:
         with suppress(OSError):
             path.unlink()
         raise
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Return a new file that only its owner can read. UsageError if it cannot be made."""
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb")
+    except FileExistsError:
+        raise UsageError(f"{path} exists already; nothing was written. Name another file.") from None
+    except OSError as error:
+        raise UsageError(f"Cannot create {path}: {error.strerror}. Name a file in a folder that you can write to.") from None
 
 
 async def _write_lines(store: Portable, log: str, file: BinaryIO, *, shown: Callable[[bytes], bytes] | None = None) -> int:
@@ -167,12 +153,8 @@ STAYS = (
 )
 
 
-def remove(ids: Sequence[str], *, store: str, yes: bool) -> int:
+async def remove(store: Store, ids: Sequence[str], *, yes: bool) -> int:
     """Erase threads; return 1 if the user did not confirm it."""
-    return with_store(store, lambda opened: _remove(opened, ids, yes=yes))
-
-
-async def _remove(store: Store, ids: Sequence[str], *, yes: bool) -> int:
     logs = await store.logs()
     named = list(dict.fromkeys(match_id(id, logs) for id in ids))
     meant = [(log, await _describe(store, log, logs)) for log in named]
@@ -226,12 +208,6 @@ WHY: dict[Reason, str] = {
 }
 
 
-def retain(older_than: str, *, store: str, dry_run: bool, yes: bool, force: bool) -> int:
-    """Erase old threads; return 1 if the user did not confirm it."""
-    seconds = parse_age(older_than)
-    return with_store(store, lambda opened: _retain(opened, seconds, dry_run=dry_run, yes=yes, force=force))
-
-
 def parse_age(text: str) -> int:
     """Return `90d` in seconds."""
     found = re.fullmatch(r"([1-9][0-9]{0,6})([hdwy])", text.strip())
@@ -240,7 +216,9 @@ def parse_age(text: str) -> int:
     return int(found[1]) * UNITS[found[2]]
 
 
-async def _retain(store: Store, seconds: int, *, dry_run: bool, yes: bool, force: bool) -> int:
+async def retain(store: Store, older_than: str, *, dry_run: bool, yes: bool, force: bool) -> int:
+    """Erase old threads; return 1 if the user did not confirm it."""
+    seconds = parse_age(older_than)
     old = await keep(store, older_than=seconds, dry=True, force=force)
     threads = group_by_thread(await store.logs())
     for thread in old.erased:
@@ -272,12 +250,8 @@ def _line(logs: Sequence[Summary]) -> str:
     )
 
 
-def verify(id: str, *, store: str, as_json: bool) -> int:
+async def verify(store: Store, id: str, *, as_json: bool) -> int:
     """Print the findings; return 1 if there is damage."""
-    return with_store(store, lambda opened: _verify(opened, id, as_json=as_json))
-
-
-async def _verify(store: Store, id: str, *, as_json: bool) -> int:
     logs = await _list_branches(store, await find_log(store, id)) if id else []
     found = [one for log in logs or [""] for one in await store.verify(log)]
     found = list(dict.fromkeys(found))  # branches share the events before their fork

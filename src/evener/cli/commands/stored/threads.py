@@ -14,19 +14,6 @@ from evener.events import Compacted, ContextRestored, Opened
 from evener.harness.branches import fork_at
 from evener.store.protocol import Store, Summary
 
-__all__ = [
-    "ListOptions",
-    "ThreadRow",
-    "fork",
-    "is_subagent",
-    "run",
-    "show_tree",
-    "tag",
-    "title",
-    "tree_lines",
-]
-
-
 TITLE, EXCERPT = 60, 100
 
 
@@ -212,12 +199,8 @@ NEAR = 12
 """How many events of a branch are read to find its first prompt."""
 
 
-def show_tree(id: str, *, store: str, as_json: bool) -> int:
+async def show_tree(store: Store, id: str, *, as_json: bool) -> int:
     """Print the tree."""
-    return with_store(store, lambda opened: _draw(opened, id, as_json=as_json))
-
-
-async def _draw(store: Store, id: str, *, as_json: bool) -> int:
     log = await find_log(store, id)
     if as_json:
         print_json(await _document(store, log))
@@ -326,20 +309,8 @@ async def _fork(store: Store, id: str, at: str, label: str, where: str) -> int:
     return 0
 
 
-def title(id: str, text: str, *, store: str) -> int:
+async def title(store: Store, id: str, text: str) -> int:
     """Set the title of a thread; an empty one removes it."""
-    return with_store(store, lambda opened: _set_title(opened, id, text))
-
-
-def tag(id: str, tags: Sequence[str], *, remove: Sequence[str], store: str) -> int:
-    """Add and remove tags; print those that the thread has then."""
-    for one in (*tags, *remove):
-        if not one.strip() or one != flatten(one) or " " in one:
-            raise UsageError(f"A tag is one word without spaces, and {one!r} is not. Use dashes instead of spaces.")
-    return with_store(store, lambda opened: _set_tags(opened, id, tags, remove))
-
-
-async def _set_title(store: Store, id: str, text: str) -> int:
     found = await _find_thread(store, id)
     await store.describe(found.thread, title=flatten(text))
     say(
@@ -350,7 +321,11 @@ async def _set_title(store: Store, id: str, text: str) -> int:
     return 0
 
 
-async def _set_tags(store: Store, id: str, tags: Sequence[str], remove: Sequence[str]) -> int:
+async def tag(store: Store, id: str, tags: Sequence[str], *, remove: Sequence[str]) -> int:
+    """Add and remove tags; print those that the thread has then."""
+    for one in (*tags, *remove):
+        if not one.strip() or one != flatten(one) or " " in one:
+            raise UsageError(f"A tag is one word without spaces, and {one!r} is not. Use dashes instead of spaces.")
     found = await _find_thread(store, id)
     kept = [one for one in dict.fromkeys((*found.tags, *tags)) if one not in remove]
     if tags or remove:

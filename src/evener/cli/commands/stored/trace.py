@@ -1,46 +1,28 @@
 """`evener trace`: prints the spans of a thread as JSON lines, or sends them to a collector. Changes nothing."""
 
 import sys
-
-import msgspec
+from collections.abc import Sequence
 
 from evener.cli.names import find_log
-from evener.cli.stores import with_store
 from evener.cli.terminal import count, escape_json, say
 from evener.errors import UsageError
 from evener.observe.export import encode_spans, redact_spans, trace_funnel
 from evener.observe.spans import TraceSpan, fold_spans
 from evener.store.protocol import Store
 
-__all__ = ["TraceOptions", "read_spans", "run"]
 
-
-class TraceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of the command."""
-
-    id: str
-    store: str = ""
-    otlp: str = ""
-    content: bool = False
-    headers: tuple[str, ...] = ()
-
-
-def run(options: TraceOptions) -> int:
+async def run(store: Store, id: str, *, otlp: str, content: bool, headers: Sequence[str]) -> int:
     """Print or send the spans."""
-    return with_store(options.store, lambda store: _trace(store, options))
-
-
-async def _trace(store: Store, options: TraceOptions) -> int:
-    headers = dict(_parse_header(text) for text in options.headers)
-    log = await store.head(await find_log(store, options.id))
-    spans = await read_spans(store, log, content=options.content)
-    if not options.otlp:
+    given = dict(_parse_header(text) for text in headers)
+    log = await store.head(await find_log(store, id))
+    spans = await read_spans(store, log, content=content)
+    if not otlp:
         sys.stdout.write(escape_json(encode_spans(spans)).decode())
         return 0
     from evener.observe.otlp import send_all
 
-    if not send_all(spans, options.otlp, headers=headers):
-        say(f"evener: The collector at {options.otlp} did not take the spans. Check that it runs and speaks OTLP over HTTP.")
+    if not send_all(spans, otlp, headers=given):
+        say(f"evener: The collector at {otlp} did not take the spans. Check that it runs and speaks OTLP over HTTP.")
         return 1
     say(f"evener: Sent {count(len(spans), 'span')}.")
     return 0
