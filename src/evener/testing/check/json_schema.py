@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from evener.testing.check.shape import fields, is_number, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, is_number, items, join, shown, text
 
 
 class StrictMode(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evener.testing.check.models import ServerRow
 from evener.testing.check.responses.items import item_type
 from evener.testing.check.scope import Scope
-from evener.testing.check.shape import fields, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, items, join, shown, text
 
 _ANSWERS: Mapping[str, str] = {
     "function_call_output": "function_call",
