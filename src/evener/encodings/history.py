@@ -21,8 +21,6 @@ from evener.transcript.repair import NO_RESULT
 from evener.transcript.transcript import Transcript
 from evener.wire.prefix import ERROR, as_object, dumps
 
-__all__ = ["call_text", "rewrite_history"]
-
 Waiting = dict[str, str]
 
 

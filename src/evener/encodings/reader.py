@@ -34,8 +34,6 @@ from evener.transcript.delta import (
 from evener.wire.prefix import dumps
 from evener.wire.request import make_id
 
-__all__ = ["Reader", "reader"]
-
 STRIDE = 1 << 20
 """How many blocks may come out of one."""
 

@@ -13,8 +13,6 @@ from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["FIND_TOOLS", "find_tools_tool", "hide_tools"]
-
 FIND_TOOLS = "find_tools"
 MOST_FOUND = 8
 MOST_WORDS = 300

@@ -33,8 +33,6 @@ from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import check_choice, json_object, json_text
 
-__all__ = ["Effect", "FunctionTool", "Tool", "ToolMaker", "ToolOptions", "Toolbox", "tool"]
-
 if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
     from typing_extensions import ParamSpec as DefaultParamSpec
     from typing_extensions import TypeVar as DefaultTypeVar

@@ -22,8 +22,6 @@ from evener.transcript.scan import resolve_pointer
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Validator", "refuse_loops", "visits"]
-
 IN_PLACE = ("anyOf", "oneOf", "allOf")
 """Keywords whose schemas look at the same value."""
 VALUES = ("enum", "const", "default", "examples")

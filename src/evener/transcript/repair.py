@@ -39,9 +39,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Growing, Grown
 
-__all__ = ["Exchange", "Repair", "RepairRules", "rename_used_ids", "repair"]
-
-
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
 Names = list[tuple[str, str]]

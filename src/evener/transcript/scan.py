@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from evener.errors import BadDocument
 
-__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "resolve_pointer", "short"]
-
 BOM = b"\xef\xbb\xbf"
 HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"

@@ -11,14 +11,6 @@ from evener.wire.prefix import dict_of, dumps
 from evener.wire.quirks import Quirks
 from evener.wire.schema import DEFINITIONS, NOTES, Dialect, Node, Unfit, as_list, list_references, resolve_reference, transform
 
-__all__ = [
-    "declare_schema",
-    "enforce_schema",
-    "make_canonical",
-    "report_description",
-]
-
-
 UNIONS = ("anyOf", "oneOf")
 DESCRIBED = ("not", "enum", "const")
 REWRITTEN = frozenset(("$ref", "allOf", *UNIONS, *DESCRIBED))

@@ -13,19 +13,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = [
-    "Action",
-    "Filler",
-    "Hang",
-    "HttpAnswer",
-    "Pause",
-    "Repeat",
-    "Sever",
-    "Voice",
-    "perform",
-]
-
-
 Header = tuple[str, str]
 MARKER = "@filler@"
 _SLICES = 4

@@ -16,15 +16,6 @@ from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, listed
 
-__all__ = [
-    "AnthropicVoice",
-    "AnthropicWire",
-    "blocks",
-    "events",
-    "message",
-]
-
-
 Json = dict[str, object]
 
 TYPES: Mapping[int, str] = {

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-__all__ = ["CacheMemory", "RememberedRequest"]
-
 BYTES_A_TOKEN = 4
 
 

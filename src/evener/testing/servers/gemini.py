@@ -16,15 +16,6 @@ from evener.testing.servers.answer import HttpAnswer, event, streamed, whole
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, listed
 
-__all__ = [
-    "GeminiVoice",
-    "GeminiWire",
-    "chunks",
-    "pieces_of",
-    "response",
-]
-
-
 Json = dict[str, object]
 
 STATUSES: Mapping[int, str] = {

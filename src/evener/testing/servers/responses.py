@@ -15,15 +15,6 @@ from evener.testing.servers.openai_errors import error_body, refused, serve_mode
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings
 
-__all__ = [
-    "ResponsesVoice",
-    "ResponsesWire",
-    "events",
-    "items_of",
-    "response",
-]
-
-
 Json = dict[str, object]
 Step = tuple[str, Json]
 """An event's type and its fields, not yet numbered."""

@@ -14,16 +14,6 @@ from evener.testing.check import Violation
 from evener.testing.servers.answer import HttpAnswer, Voice
 from evener.testing.servers.turn import Turn
 
-__all__ = [
-    "Mint",
-    "Received",
-    "Refused",
-    "Rejected",
-    "RequestRoute",
-    "ServerSettings",
-    "Wire",
-]
-
 
 class Mint:
     """Counts up from a secret seed; the same seed gives the same names in the same order."""

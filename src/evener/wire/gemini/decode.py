@@ -36,8 +36,6 @@ from evener.wire.stream import (
     unreadable_error,
 )
 
-__all__ = ["decode", "decoder"]
-
 
 class _Place(msgspec.Struct):
     uri: str | None = None

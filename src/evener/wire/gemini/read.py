@@ -51,9 +51,6 @@ from evener.wire.reading import Fields, keep_beside, make_seal, message_id, raw_
 from evener.wire.request import make_id, read_settings
 from evener.wire.schema import GEMINI_JSON, transform
 
-__all__ = ["read_request"]
-
-
 ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 STANDARD = str.maketrans("-_", "+/")
 """This wire takes both alphabets of base64, other wires only the one with plus and slash."""

@@ -34,8 +34,6 @@ from evener.wire.stream import (
     unreadable_error,
 )
 
-__all__ = ["decode", "decoder", "read_citations", "split"]
-
 
 class _Cited(msgspec.Struct):
     url: str | None = None

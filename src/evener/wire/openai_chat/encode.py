@@ -103,9 +103,6 @@ from evener.wire.request import (
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
 from evener.wire.tool_schema import declare_schema
 
-__all__ = ["CLOSING", "OPENING", "WIRE", "encode", "list_settings"]
-
-
 Body = dict[str, object]
 
 
