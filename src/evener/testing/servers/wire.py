@@ -140,6 +140,14 @@ class Wire(Protocol):
         ...
 
 
+def body_route(received: Received, *paths: str) -> RequestRoute | None:
+    """Return where a request leads whose body names the model; None when it is posted to none of the paths."""
+    if received.method != "POST" or received.route not in paths:
+        return None
+    model = received.json.get("model")
+    return RequestRoute(model if isinstance(model, str) else "", received.json.get("stream") is True)
+
+
 def bearer(received: Received) -> str:
     """Return the token of an Authorization header."""
     scheme, _, token = received.headers.get("authorization", "").partition(" ")

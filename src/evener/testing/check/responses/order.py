@@ -90,7 +90,8 @@ def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Viol
         if item_type(item) != "reasoning":
             continue
         after = listed[index + 1] if index + 1 < len(listed) else {}
-        if not _follows(after) or (needs_id and text(item.get("id")) and _is_rewritten(after)):
+        rewritten = item_type(after) == "message" and not after.get("id")
+        if not _follows(after) or (needs_id and text(item.get("id")) and rewritten):
             name = shown(text(item.get("id")))
             message = f"Item {name} of type 'reasoning' was provided without its required following item."
             yield Violation(f"input[{index}]", "reasoning.following", message)
@@ -110,10 +111,6 @@ def _check_bound(listed: Sequence[Item], bound: Mapping[str, str]) -> Iterator[V
 def _follows(after: Item) -> bool:
     kind = item_type(after)
     return kind in _PRODUCED and (kind != "message" or after.get("role") == "assistant")
-
-
-def _is_rewritten(after: Item) -> bool:
-    return item_type(after) == "message" and not after.get("id")
 
 
 def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:

@@ -117,7 +117,7 @@ def check_choice(body: Mapping[str, object]) -> Iterator[Violation]:
         if choice not in ("none", "auto", "required"):
             message = f"Invalid value: {shown(choice)}. Supported values are: 'none', 'auto', and 'required'."
             yield Violation("tool_choice", "tool_choice.type", message)
-        elif choice == "required" and not _has_tools(body):
+        elif choice == "required" and body.get("prompt") is None and not any(True for _tool in _all_tools(body)):
             message = "Tool choice 'required' must be specified with 'tools' parameter."
             yield Violation("tool_choice", "tool_choice.no_tools", message)
         return
@@ -155,10 +155,6 @@ def _all_tools(body: Mapping[str, object]) -> Iterator[object]:
     for item in map(fields, items(body.get("input"))):
         if item_type(item) in ("additional_tools", "tool_search_output"):
             yield from items(item.get("tools"))
-
-
-def _has_tools(body: Mapping[str, object]) -> bool:
-    return body.get("prompt") is not None or any(True for _tool in _all_tools(body))
 
 
 _FORMATS: Mapping[str, ObjectShape] = {
