@@ -17,7 +17,7 @@ from tests.testing.edits import Case, Json, edited
 from tests.testing.test_check_request import ODD, VALUES, named_rules, places, rules
 
 NAMES = sorted(DIALECTS[WIRE])
-SHARED = named_rules("__init__.py") | named_rules("shape.py") | named_rules("json_schema.py")
+SHARED = {rule for name in ("__init__", "shape", "json_schema", "openai") for rule in named_rules(f"{name}.py")}
 
 # What a recorded 400 says, and the rule that must say it.
 REFUSALS = {

@@ -8,8 +8,8 @@ import pytest
 from evener import errors as e
 from evener.transcript import Citation, HostedBlock, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolCall
 from evener.transcript import delta as d
+from evener.transcript.repair import make_id
 from evener.wire import CODECS, Quirks, assemble
-from evener.wire.request import make_id
 
 WIRE = "openai_chat"
 CODEC = CODECS[WIRE]

@@ -17,8 +17,8 @@ from evener.providers import Rows, load_rows
 from evener.testing import check_request
 from evener.transcript import Ask, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolResult, Transcript
 from evener.transcript import delta as d
+from evener.transcript.repair import make_id
 from evener.wire import CODECS, Encoded, Quirks, assemble
-from evener.wire.request import make_id
 from tests.corpus import Exchange, exchanges, needs_corpus, usual_recordings
 from tests.each import each
 from tests.wire import chat

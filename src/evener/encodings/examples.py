@@ -14,8 +14,6 @@ from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
 from evener.wire.prefix import dict_of
 
-__all__ = ["has_called_before", "must_call", "with_examples", "worked_examples"]
-
 MOST = 2
 SUMS = (("8 * 9", "72"), ("41 + 5", "46"))
 PLACES = (("Paris", "rain in Paris, 9 degrees"), ("Rome", "sun in Rome, 20 degrees"))

@@ -21,8 +21,6 @@ from evener.transcript.repair import NO_RESULT
 from evener.transcript.transcript import Transcript
 from evener.wire.prefix import ERROR, as_object, dumps
 
-__all__ = ["call_text", "rewrite_history"]
-
 Waiting = dict[str, str]
 
 
@@ -100,13 +98,11 @@ def _label_thoughts(message: Message, style: TextStyle) -> list[Block]:
     if not own and style.foreign == "drop":
         return list(message.blocks)
     return [
-        TextBlock(f"Thought: {block.text.strip()}\n") if isinstance(block, ReasoningBlock) and _is_bare(block) else block
+        TextBlock(f"Thought: {block.text.strip()}\n")
+        if isinstance(block, ReasoningBlock) and block.seal is None and block.text.strip()
+        else block
         for block in message.blocks
     ]
-
-
-def _is_bare(block: ReasoningBlock) -> bool:
-    return block.seal is None and bool(block.text.strip())
 
 
 def _write_answer(message: Message, blocks: list[Block], style: TextStyle, losses: list[Loss]) -> list[Block]:

@@ -13,8 +13,6 @@ from evener.transcript.ask import Ask, Extra, HostedTool, ToolSpec
 from evener.wire.prefix import dumps
 from evener.wire.quirks import Quirks
 
-__all__ = ["KINDS", "HostedOptions", "check_hosted", "declare_hosted_tools", "find_declaration"]
-
 
 class HostedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The options of all kinds: sites to search, stores of files, and of a remote server its name, address and tools."""

@@ -19,8 +19,6 @@ from evener.transcript.message import Message
 from evener.wire.prefix import dumps
 from evener.wire.quirks import Quirks
 
-__all__ = ["FORMS", "OwnReader", "choose_own_tools", "declare_own_tools", "rewrite_message"]
-
 Arguments = Mapping[str, object]
 StandardCall = tuple[str, dict[str, object]]
 """A standard tool and its arguments."""

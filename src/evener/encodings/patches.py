@@ -6,8 +6,6 @@ begin with a space (kept), `-` (taken out) or `+` (put in).
 
 from collections.abc import Sequence
 
-__all__ = ["read_patch", "write_patch"]
-
 
 def read_patch(diff: str) -> list[dict[str, object]]:
     """Return the edits that a patch means: each replaces whole lines, after a line if the patch names one."""

@@ -40,8 +40,6 @@ from evener.transcript.loss import Loss, loss_of
 from evener.wire.quirks import Quirks
 from evener.wire.request import report_choice
 
-__all__ = ["prepare"]
-
 OBSERVATION = "Observation:"
 MOST_STOPS = 4
 FORCED = loss_of("degraded", "tool_choice", "this model answers by itself, and wrongly: before it answers, it must call a tool")

@@ -11,8 +11,6 @@ from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.transcript import Node, Transcript
 
-__all__ = ["EncodingName", "Final", "OwnTool", "Past", "Plan", "Prepared", "TextStyle"]
-
 EncodingName = Literal["native", "json_schema", "xml", "react"]
 """How tools reach the model."""
 

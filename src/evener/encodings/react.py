@@ -8,8 +8,6 @@ import re
 
 from evener.encodings.buffer import FENCE, FENCE_END, LINE, MOST, AnswerBuffer, Chars, Either, Kind, Marker, Wait, strip_fence
 
-__all__ = ["read_react"]
-
 LABELS = ("Thought", "Action Input", "Action", "Observation", "Final Answer")
 SPACES, FEW_SPACES = Chars(rf"[ \t]{{0,{MOST}}}"), Chars(r"[ \t]{0,40}")
 LABEL = Marker((LINE, FENCE, Either(LABELS, "word"), SPACES, ":"))

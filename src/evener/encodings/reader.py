@@ -31,10 +31,8 @@ from evener.transcript.delta import (
     Stopped,
     TextDelta,
 )
+from evener.transcript.repair import make_id
 from evener.wire.prefix import dumps
-from evener.wire.request import make_id
-
-__all__ = ["Reader", "reader"]
 
 STRIDE = 1 << 20
 """How many blocks may come out of one."""

@@ -12,8 +12,6 @@ from html import unescape
 from evener.encodings.buffer import FENCE, FENCE_END, MOST, AnswerBuffer, Chars, Marker, Wait, strip_fence
 from evener.encodings.json import named_arguments
 
-__all__ = ["read_xml"]
-
 OPEN = Marker((FENCE, "<tool_call", Chars(r"(?=[\s>/])")))
 CLOSE = "</tool_call>"
 TRAIL = Marker((Chars(rf"(?:\s|`){{0,{MOST}}}"), CLOSE))

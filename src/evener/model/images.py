@@ -19,8 +19,6 @@ from evener.transcript.loss import Loss, loss_in
 from evener.transcript.message import Message
 from evener.wire.quirks import Quirks
 
-__all__ = ["fit_image", "size_of"]
-
 HEAD = 64 * 1024
 """Bytes of an image that are looked at for its size."""
 LEAST_SIDE, QUALITY = 64, 85

@@ -15,7 +15,7 @@ from evener.providers.keys import account_headers, account_values, find_key, key
 from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
 from evener.transcript.ask import Cache, Effort, ModelSettings, Reasoning, Settings
 from evener.transcript.loss import refused_codes
-from evener.transport.exchange import Auth, Caps, Deadlines, Request, Retries, Transport, header
+from evener.transport.exchange import Auth, Caps, Deadlines, Retries, Transport, header
 from evener.transport.http import shared_transport
 from evener.transport.limiter import Rate, limiter_for
 from evener.transport.secrets import Environment, Secret, fingerprint, note_secret
@@ -79,7 +79,7 @@ def open_model(
         url=provider.url(values),
         headers=headers,
         auth=auth,
-        transport=transport or _transport(facts),
+        transport=transport or (LocalTransport(facts.model) if facts.provider.vendor == LOCAL else shared_transport()),
         account=account,
         encoding=encoding,
         deadlines=deadlines or Deadlines(),
@@ -118,16 +118,8 @@ def _auth(
         found = look(provider, environ=environ, file=key_file(environ))
         key = Secret(found.secret if found else "")
     if not key:
-        return _open_unsigned, f"{provider.name}:none"
+        return lambda request: request, f"{provider.name}:none"
     return header(provider.auth_header, provider.auth_prefix + key.reveal()), f"{provider.vendor}:{fingerprint(key.reveal())}"
-
-
-def _open_unsigned(request: Request) -> Request:
-    return request
-
-
-def _transport(facts: Facts) -> Transport:
-    return LocalTransport(facts.model) if facts.provider.vendor == LOCAL else shared_transport()
 
 
 def _settings(

@@ -25,8 +25,6 @@ from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 from evener.wire.stream import deltas_of
 
-__all__ = ["PlainAnswer", "PlainModel", "PlainProvider"]
-
 FREE = Decimal(0)
 WIRE = "plain"
 

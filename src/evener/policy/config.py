@@ -29,8 +29,6 @@ from evener.events import Effect
 from evener.policy.matchers import Between, Exactly, Given, Glob, Matcher, Regex, Within, matcher_of
 from evener.policy.rules import Defaults, Policy, Rule, Verdict
 
-__all__ = ["read_policy"]
-
 Value = TypeVar("Value")
 Word = TypeVar("Word", bound=str)
 

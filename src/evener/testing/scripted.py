@@ -7,8 +7,6 @@ from evener.transcript.ask import ToolSpec
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["ScriptedCompleter"]
-
 
 class ScriptedCompleter:
     """Gives the replies of its script, one per call, and keeps what it was asked in `asked`."""

@@ -17,8 +17,6 @@ from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
 from evener.wire.stream import deltas_of
 
-__all__ = ["Line", "Script", "ScriptedAnswer", "ScriptedModel", "calls", "says"]
-
 Line = Reply | EvenerError | str
 Script = Sequence[Line] | Callable[[Ask], Line]
 

@@ -13,9 +13,6 @@ from types import TracebackType
 from evener.errors import UsageError
 from evener.harness.harness import to_the_end
 
-__all__ = ["TemporalServer", "find_temporal"]
-
-
 SECONDS = 120.0
 
 

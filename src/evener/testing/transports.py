@@ -10,8 +10,6 @@ import msgspec
 from evener.errors import TransportError, UsageError, WireError
 from evener.transport.exchange import Request, Response
 
-__all__ = ["FakeAnswer", "FakeTransport", "Gate"]
-
 
 class Gate(Protocol):
     """Holds back what comes after it. An `asyncio.Event` is one."""

@@ -17,18 +17,6 @@ from evener.tools.schema import Convert, Problem, Schema, ValueRefused, format_p
 from evener.tools.validation import Validator
 from evener.transcript.scan import path_at, repeated_key
 
-__all__ = [
-    "ArgumentReader",
-    "Convert",
-    "ReadArguments",
-    "Typed",
-    "converter",
-    "decode_json",
-    "typed_reader",
-    "unchanged",
-    "unenforced_by_types",
-]
-
 EXACT = frozenset(("string", "integer", "boolean", "null", "array"))
 """Not a float, which tells -0 from 0 as an integer does not; nor an object, whose fields the schema checks one by one."""
 SAID = frozenset(("type", "items", "description", "default"))

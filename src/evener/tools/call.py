@@ -42,22 +42,6 @@ from evener.transcript.blocks import (
 )
 from evener.transcript.scan import resolve_pointer
 
-__all__ = [
-    "CallSite",
-    "Caller",
-    "Calling",
-    "NoThread",
-    "Raised",
-    "Returned",
-    "ThreadJob",
-    "Threads",
-    "digest_of",
-    "run_call",
-    "verify_call",
-    "with_defaults",
-    "with_reader",
-]
-
 IDLE_SECONDS = 10.0
 
 

@@ -15,8 +15,6 @@ import msgspec
 
 from evener.errors import BadValue
 
-__all__ = ["Cancellation", "Progress", "ToolContext", "call_on", "cancel_run", "cancellation_of", "settle"]
-
 if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
     from typing_extensions import TypeVar as DefaultTypeVar
 

@@ -13,8 +13,6 @@ from evener.tools.result import Envelope, ModelRetry
 from evener.tools.tool import Tool
 from evener.transcript.blocks import TextBlock
 
-__all__ = ["FIND_TOOLS", "find_tools_tool", "hide_tools"]
-
 FIND_TOOLS = "find_tools"
 MOST_FOUND = 8
 MOST_WORDS = 300
@@ -42,7 +40,7 @@ def find_tools_tool(tools: Iterable[Tool]) -> Tool:
         found = sorted((name for name, score in scores.items() if score), key=lambda name: (-scores[name], name))[:MOST_FOUND]
         if not found:
             raise ModelRetry("No tool fits these words. Try others: what is to be done, and with what.")
-        lines = [f"- {name}: {_first_sentence(known[name])}" for name in found]
+        lines = [f"- {name}: {' '.join(known[name].description.split()).partition('. ')[0][:200]}" for name in found]
         text = "\n".join(("These tools can be called now:", *lines))
         return Envelope(True, (TextBlock(text),), reveals=tuple(found))
 
@@ -86,7 +84,3 @@ def _rarity(weights: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
         for word in own:
             counted[word] = counted.get(word, 0) + 1
     return {word: log(1 + len(weights) / times) for word, times in counted.items()}
-
-
-def _first_sentence(tool: Tool) -> str:
-    return " ".join(tool.description.split()).partition(". ")[0][:200]

@@ -32,19 +32,6 @@ from evener.transcript.blocks import (
     json_text,
 )
 
-__all__ = [
-    "Envelope",
-    "ModelRetry",
-    "Outcome",
-    "Scrub",
-    "ToolOutput",
-    "Waits",
-    "envelope_of",
-    "report_error",
-    "report_failure",
-    "scrub_envelope",
-]
-
 Outcome = Literal["done", "failed", "unknown"]
 """`unknown`: the call was given up, and it is not known whether it took effect."""
 OUTCOMES: tuple[str, ...] = get_args(Outcome)

@@ -48,28 +48,6 @@ from evener.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = [
-    "Problem",
-    "Schema",
-    "Shapes",
-    "ValueRefused",
-    "close_schema",
-    "closed_object",
-    "default_of",
-    "explain_refusal",
-    "format_path",
-    "format_value",
-    "format_values",
-    "hints_of",
-    "is_model_value",
-    "list_problems",
-    "mentions_models",
-    "model_convert",
-    "model_dump",
-    "read_docstring",
-    "root_schema",
-]
-
 Schema = dict[str, object]
 Convert = Callable[[object], object]
 

@@ -32,8 +32,6 @@ from evener.tools.result import ModelRetry, ToolOutput
 from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import json_object
 
-__all__ = ["FACTS", "MemoryNotebook", "Notebook", "changes_in", "pad_of", "scratchpad_tool"]
-
 FACTS = "scratchpad"
 """The key of the facts in the metadata of a result."""
 MOST_KEYS = 100

@@ -13,11 +13,9 @@ from typing import Annotated, Union, get_args, get_origin
 import msgspec
 
 from evener.errors import UsageError
-from evener.tools.arguments import Convert, Typed, converter, typed_reader
+from evener.tools.arguments import Typed, converter, typed_reader
 from evener.tools.context import ToolContext
-from evener.tools.schema import Schema, Shapes, closed_object, default_of, hints_of, read_docstring
-
-__all__ = ["Callee", "Function", "Signature", "check_takes_one", "describe", "name_of", "read_signature"]
+from evener.tools.schema import Convert, Schema, Shapes, closed_object, default_of, hints_of, read_docstring
 
 Function = Callable[..., object]
 EMPTY = inspect.Parameter.empty

@@ -15,8 +15,6 @@ from evener.tools.tool import Tool, tool
 from evener.transcript.blocks import ResultContent, TextBlock
 from evener.transport.secrets import known_net
 
-__all__ = ["READER", "Blobs", "MemoryBlobs", "read_output_tool", "spill"]
-
 HEAD_SHARE = 0.75
 PIECE = 1 << 16
 MOST_CHARACTERS = 20_000

@@ -33,8 +33,6 @@ from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import check_choice, json_object, json_text
 
-__all__ = ["Effect", "FunctionTool", "Tool", "ToolMaker", "ToolOptions", "Toolbox", "tool"]
-
 if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
     from typing_extensions import ParamSpec as DefaultParamSpec
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -59,6 +57,19 @@ Empty: Mapping[str, object] = MappingProxyType({})
 TIMEOUT = 60.0
 RETRIES = 2
 OUTPUT_LIMIT = 50_000
+
+
+class CallOptions(TypedDict, total=False):
+    """The fields of a tool that say how its calls are run: keywords of `tool` and `Tool.of` alike."""
+
+    effect: Effect
+    sequential: bool
+    timeout: float | None
+    retries: int
+    approval: bool
+    verify: Function | None
+    metadata: Mapping[str, object]
+    output_limit: int
 
 
 class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
@@ -111,15 +122,8 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
         *,
         function: Function,
         description: str | None = None,
-        effect: Effect = "write",
-        sequential: bool = False,
-        timeout: float | None = TIMEOUT,
-        retries: int = RETRIES,
-        approval: bool = False,
-        verify: Function | None = None,
-        metadata: Mapping[str, object] = Empty,
-        output_limit: int = OUTPUT_LIMIT,
         hidden: bool = False,
+        **options: Unpack[CallOptions],
     ) -> "Tool":
         """Make a tool whose function takes its arguments as one value: a dict that fits a JSON Schema, or a value of a type.
 
@@ -133,15 +137,8 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
             spec=ToolSpec(name, describe(function) if description is None else description, text),
             function=function,
             arguments=arguments,
-            effect=effect,
-            sequential=sequential,
-            timeout=timeout,
-            retries=retries,
-            approval=approval,
-            verify=verify,
-            metadata=metadata,
-            output_limit=output_limit,
             hidden=hidden,
+            **options,
         )
 
     @property
@@ -182,19 +179,11 @@ class FunctionTool(Tool[Needs], Generic[Needs, Given, Returned], frozen=True, kw
         return cast(Returned, self.function(*args, **kwargs))
 
 
-class ToolOptions(TypedDict, total=False):
+class ToolOptions(CallOptions, total=False):
     """The keywords of `tool`."""
 
     name: str
     description: str | None
-    effect: Effect
-    sequential: bool
-    timeout: float | None
-    retries: int
-    approval: bool
-    verify: Function | None
-    metadata: Mapping[str, object]
-    output_limit: int
 
 
 class ToolMaker(Protocol):
@@ -221,14 +210,7 @@ def tool(
     *,
     name: str = "",
     description: str | None = None,
-    effect: Effect = "write",
-    sequential: bool = False,
-    timeout: float | None = TIMEOUT,
-    retries: int = RETRIES,
-    approval: bool = False,
-    verify: Function | None = None,
-    metadata: Mapping[str, object] = Empty,
-    output_limit: int = OUTPUT_LIMIT,
+    **options: Unpack[CallOptions],
 ) -> FunctionTool | ToolMaker:
     """Make a tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
 
@@ -249,14 +231,7 @@ def tool(
             arguments=ArgumentReader(
                 validator, signature.converters, unenforced=unenforced_by_types(validator), typed=signature.typed
             ),
-            effect=effect,
-            sequential=sequential,
-            timeout=timeout,
-            retries=retries,
-            approval=approval,
-            verify=verify,
-            metadata=metadata,
-            output_limit=output_limit,
+            **options,
         )
 
     return cast(ToolMaker, make) if function is None else make(function)

@@ -17,45 +17,21 @@ import msgspec
 
 from evener.errors import UsageError
 from evener.tools.schema import Problem, format_path, format_value, format_values
-from evener.transcript.scan import resolve_pointer
+from evener.transcript.scan import NAMED, find_cycle, list_references, resolve_pointer
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Validator", "refuse_loops", "visits"]
-
 IN_PLACE = ("anyOf", "oneOf", "allOf")
 """Keywords whose schemas look at the same value."""
-VALUES = ("enum", "const", "default", "examples")
-"""Keywords that hold values, not schemas."""
+REFERRING = ("$ref", "$dynamicRef")
 
 
 def refuse_loops(schema: Mapping[str, object], where: str) -> None:
     """Refuse a schema that refers to itself without going deeper into the value: such a check would never end."""
-    still_open: dict[str, bool] = {}
-    stack = list(_references(schema))
-    while stack:
-        name = stack[-1]
-        if name in still_open:
-            still_open[stack.pop()] = False
-            continue
-        still_open[name] = True
-        for onward in _same_value(resolve_pointer(schema, name)):
-            if still_open.get(onward, False):
-                raise UsageError(f"{where}: {onward[:80]} refers to itself without end. Correct the schema.")
-            if onward not in still_open:
-                stack.append(onward)
-
-
-def _references(schema: object) -> Iterator[str]:
-    left = [schema]
-    while left:
-        match left.pop():
-            case dict() as node:
-                yield from (node[name] for name in ("$ref", "$dynamicRef") if isinstance(node.get(name), str))
-                left += [part for keyword, part in node.items() if keyword not in VALUES]
-            case list() as items:
-                left += items
+    loop = find_cycle(list_references(schema, REFERRING), lambda name: _same_value(resolve_pointer(schema, name)))
+    if loop is not None:
+        raise UsageError(f"{where}: {loop[:80]} refers to itself without end. Correct the schema.")
 
 
 def _same_value(schema: object) -> Iterator[str]:
@@ -79,7 +55,7 @@ def visits(schema: Mapping[str, object], value: object, *, most: int) -> int:
     A schema that branches at each level meets the innermost part of a value once for every way to get there.
     """
     known: dict[tuple[int, int, int], int] = {}
-    if "$id" in schema or any(resolve_pointer(schema, reference) is None for reference in _references(schema)):
+    if "$id" in schema or any(resolve_pointer(schema, reference) is None for reference in list_references(schema, REFERRING)):
         return most + 1  # names of other kinds are not followed here
 
     def count(node: object, part: object, branches: int) -> int:
@@ -135,7 +111,6 @@ ONE = frozenset(
     "contentSchema".split()
 )
 SEVERAL = frozenset("prefixItems allOf anyOf oneOf".split())
-NAMED = frozenset("properties patternProperties $defs definitions dependentSchemas".split())
 OTHER = frozenset(
     "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems "
     "minProperties maxProperties minContains maxContains uniqueItems required dependentRequired pattern format "

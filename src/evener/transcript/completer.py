@@ -7,8 +7,6 @@ from evener.transcript.ask import ToolSpec
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
 
-__all__ = ["Completer"]
-
 
 class Completer(Protocol):
     """Answers a conversation. Token and reasoning fields of the reply are filled when known and zero otherwise."""

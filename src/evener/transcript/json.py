@@ -21,8 +21,6 @@ from evener.transcript.reply import Usage
 from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
 from evener.transcript.transcript import Transcript
 
-__all__ = ["dump", "dump_message", "load", "load_message"]
-
 VERSION: Literal[1] = 1
 MAX_BYTES = 64 << 20
 

@@ -25,8 +25,6 @@ from evener.transcript.blocks import (
 from evener.transcript.mint import new_id, now
 from evener.transcript.reply import Reply, Usage
 
-__all__ = ["Message", "Role"]
-
 Role = Literal["user", "assistant", "system"]
 ROLES: tuple[str, ...] = get_args(Role)
 BLOCKS: tuple[type, ...] = get_args(Block)

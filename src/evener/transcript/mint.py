@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from os import urandom
 
-__all__ = ["new_id", "now"]
-
 VARIANTS = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 

@@ -39,9 +39,6 @@ from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 from evener.transcript.transcript import Growing, Grown
 
-__all__ = ["Exchange", "Repair", "RepairRules", "rename_used_ids", "repair"]
-
-
 NO_RESULT = "No result: the call was interrupted before a result was recorded. It is not known whether it took effect."
 
 Names = list[tuple[str, str]]
@@ -104,7 +101,7 @@ def rename_used_ids(message: Message, used: UsedIds, names: Names, losses: list[
         if type(block) is ToolCall:
             wanted = fresh = block.id
             if not wanted or wanted in used:
-                fresh = fresh_id(wanted or _make_id(message.id, len(blocks)), used)
+                fresh = fresh_id(wanted or make_id(message.id, len(blocks)), used)
                 why = f"the id {wanted!r} was used before or empty; sent as {fresh!r}"
                 losses.append(loss_in("renamed", "tool_call.id", why, message, block))
                 block, renamed = replace(block, id=fresh), True
@@ -127,8 +124,9 @@ def fresh_id(wanted: str, used: Container[object]) -> str:
     return f"{wanted}_{free}"
 
 
-def _make_id(message_id: str, place: int) -> str:
-    return "call_" + blake2b(f"{message_id}/{place}".encode(), digest_size=8).hexdigest()
+def make_id(source: str, place: int) -> str:
+    """Return an id for a call that came without one: the same place in the same message or answer always gives the same."""
+    return "call_" + blake2b(f"{source}/{place}".encode(), digest_size=8).hexdigest()
 
 
 def put_results_first(
@@ -420,7 +418,7 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         if losses is not None:
             if losses:
                 self.losses += losses
-            if sort == "mixed" and left is not None and _has_hosted(left):
+            if sort == "mixed" and left is not None and any(type(block) is HostedBlock for block in left.blocks):
                 self.hosted = True
         if self.known is not None:
             self.known = None
@@ -547,10 +545,6 @@ def _weighs(block: Block) -> bool:
 
 def _is_empty(block: Block) -> bool:
     return type(block) is TextBlock and not block.text.strip()
-
-
-def _has_hosted(message: Message) -> bool:
-    return any(type(block) is HostedBlock for block in message.blocks)
 
 
 def _sort(message: Message) -> Sort:

@@ -6,17 +6,19 @@ only once the shape of the text is known to be shallow: before that, a hostile t
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from evener.errors import BadDocument
-
-__all__ = ["checked_bytes", "inside", "is_deeper", "path_at", "repeated_key", "resolve_pointer", "short"]
 
 BOM = b"\xef\xbb\xbf"
 HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 LONE_SURROGATE = re.compile(HIGH + rb"(?!" + LOW + rb")|" + LOW + rb"(?<!" + HIGH + LOW + rb")")
 TOKEN = re.compile(rb'(?P<text>"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))(?P<colon>\s*:)?|[][{},]', re.DOTALL)
+VALUES = ("enum", "const", "default", "examples")
+"""Keywords of a JSON Schema that hold values, not schemas."""
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords that hold schemas by names: no name in them is a keyword."""
 MOST_WALKED = 1 << 20  # bytes; the path to a place further on takes too long to find
 
 
@@ -171,4 +173,37 @@ def resolve_pointer(root: Mapping[str, object], reference: str) -> object:
                 found = found[int(name)]
             case _:
                 return None
+    return found
+
+
+def find_cycle(names: Iterable[str], onward: Callable[[str], Iterable[str]]) -> str | None:
+    """Return a name that leads back to itself; None when none does. Depth first, never by recursion."""
+    is_open: dict[str, bool] = {}
+    stack = list(names)
+    while stack:
+        name = stack[-1]
+        if name in is_open:
+            is_open[stack.pop()] = False
+            continue
+        is_open[name] = True
+        for other in onward(name):
+            if is_open.get(other, False):
+                return other
+            if other not in is_open:
+                stack.append(other)
+    return None
+
+
+def list_references(schema: object, keywords: tuple[str, ...] = ("$ref",)) -> set[str]:
+    """Return the references in a schema by these keywords; what only looks like one, in the values that it lists, is none."""
+    found: set[str] = set()
+    left = [schema]
+    while left:
+        node = left.pop()
+        if not isinstance(node, dict):
+            left += inside(node)
+            continue
+        found |= {node[name] for name in keywords if isinstance(node.get(name), str)}
+        for keyword, part in node.items():
+            left += inside(part) if keyword in NAMED else () if keyword in VALUES else (part,)
     return found

@@ -13,8 +13,6 @@ from evener.transcript.reply import Reply
 from evener.wire.quirks import Quirks
 from evener.wire.request import Encoded
 
-__all__ = ["Codec", "Decoder", "moved"]
-
 
 class Decoder(Protocol):
     """A streamed answer, from bytes to deltas. Never raises on input: an error is a `Failed` delta, the last one."""

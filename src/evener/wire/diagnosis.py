@@ -11,8 +11,6 @@ import msgspec
 from evener.wire.prefix import dumps
 from evener.wire.quirks import Quirks
 
-__all__ = ["DIAGNOSIS", "CacheDiagnosis", "ask_diagnosis", "compare_diagnosis", "read_diagnosis"]
-
 DIAGNOSIS = "cache_diagnosis"
 """The name of the notice that holds it as it came."""
 OPTIONS = b'"prompt_cache_options":{'

@@ -13,8 +13,6 @@ from evener.errors import WireError
 from evener.wire.prefix import dumps
 from evener.wire.sse import MAX_FRAME, too_large
 
-__all__ = ["EventStreamReader"]
-
 PRELUDE = 12
 LEAST = 16
 FIXED = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}

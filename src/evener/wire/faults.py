@@ -9,8 +9,6 @@ import msgspec
 from evener import errors as e
 from evener.transcript.delta import Failed
 
-__all__ = ["complaint_of", "fault", "make_error", "read_failure"]
-
 BY_STATUS: dict[int, type[e.ProviderError]] = {
     400: e.InvalidRequest,
     401: e.AuthFailed,

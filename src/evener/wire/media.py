@@ -12,18 +12,6 @@ from msgspec.structs import replace
 from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, Remote, Source, Stored, Uploaded
 from evener.wire.prefix import ExchangeWriter, must_fetch
 
-__all__ = [
-    "IMAGES",
-    "check_detail",
-    "is_base64",
-    "is_image_taken",
-    "is_textual",
-    "normalize_media",
-    "plain_text",
-    "read_url",
-    "url_of",
-]
-
 DATA_URL = re.compile(r"data:([^,]*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """The types of images that most wires take."""

@@ -4,8 +4,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Quirks"]
-
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One frozen record of deviations. The defaults describe the wire's own endpoint at its most permissive."""

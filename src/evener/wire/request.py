@@ -85,11 +85,6 @@ def lettered_name(name: str, limit: int) -> str:
     return wire_name(f"_{name}_{blake2b(name.encode(), digest_size=4).hexdigest()}", limit)
 
 
-def make_id(source: str, place: int) -> str:
-    """Return an id for a call that came without one: the same place in the same answer always gives the same."""
-    return "call_" + blake2b(f"{source}/{place}".encode(), digest_size=8).hexdigest()
-
-
 def short_id(id: str, limit: int) -> str:
     """Return the id itself if it is short enough, for wires that take any character in it."""
     if 0 < len(id) <= limit:

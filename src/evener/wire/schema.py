@@ -24,6 +24,7 @@ from typing import Literal
 import msgspec
 
 from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
+from evener.transcript.scan import find_cycle, list_references, resolve_pointer
 from evener.wire.prefix import dict_of, dumps
 
 Node = dict[str, object]
@@ -40,11 +41,7 @@ def resolve_reference(ref: str, whole: Node) -> Node:
     """Return the schema that a reference refers to. Refuse one that leads nowhere, or outside."""
     if not ref.startswith("#"):
         raise Unfit(f"the reference {ref[:80]!r} leads outside")
-    found: object = whole if ref == "#" or ref.startswith("#/") else None
-    for step in ref[1:].split("/")[1:]:
-        listed = as_list(found)
-        name = step.replace("~1", "/").replace("~0", "~")
-        found = listed[int(name)] if name.isdecimal() and int(name) < len(listed) else dict_of(found).get(name)
+    found = resolve_pointer(whole, ref)
     if found is True:
         return {}
     if not isinstance(found, dict):
@@ -57,35 +54,9 @@ def refuse_cycles(root: Node) -> None:
     places = {f"#/{keyword}/{name}": part for keyword in DEFINITIONS for name, part in dict_of(root.get(keyword)).items()}
     edges = {name: list_references(part) for name, part in places.items()}
     edges["#"] = list_references({name: part for name, part in root.items() if name not in DEFINITIONS})
-    open_: dict[str, bool] = {}
-    stack = list(edges)
-    while stack:
-        name = stack[-1]
-        if name in open_:
-            open_[stack.pop()] = False
-            continue
-        open_[name] = True
-        for ref in edges[name]:
-            ref = ref if ref in edges else "#"
-            if open_.get(ref, False):
-                raise Unfit(f"{ref[:80]} refers to itself")
-            if ref not in open_:
-                stack.append(ref)
-
-
-def list_references(value: object) -> set[str]:
-    """Return the references in a schema."""
-    found: set[str] = set()
-    stack = [value]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, dict):
-            ref = here.get("$ref")
-            found |= {ref} if isinstance(ref, str) else set()
-            stack += here.values()
-        elif isinstance(here, list):
-            stack += here
-    return found
+    loop = find_cycle(edges, lambda name: (ref if ref in edges else "#" for ref in edges[name]))
+    if loop is not None:
+        raise Unfit(f"{loop[:80]} refers to itself")
 
 
 def unite(base: Mapping[str, object], more: Mapping[str, object]) -> Node:

@@ -14,8 +14,6 @@ import msgspec
 
 from evener.errors import WireError
 
-__all__ = ["MAX_FRAME", "SLICE", "SseReader", "too_large"]
-
 MAX_FRAME = 32 * 1024 * 1024
 """The most bytes of one event. A larger one is a WireError, not a memory problem."""
 

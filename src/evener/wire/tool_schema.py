@@ -7,17 +7,10 @@ import msgspec
 from evener.errors import BadValue
 from evener.transcript.ask import OutputSchema, ToolSpec
 from evener.transcript.loss import Loss, Owner, loss_of
+from evener.transcript.scan import list_references
 from evener.wire.prefix import dict_of, dumps
 from evener.wire.quirks import Quirks
-from evener.wire.schema import DEFINITIONS, NOTES, Dialect, Node, Unfit, as_list, list_references, resolve_reference, transform
-
-__all__ = [
-    "declare_schema",
-    "enforce_schema",
-    "make_canonical",
-    "report_description",
-]
-
+from evener.wire.schema import DEFINITIONS, NOTES, Dialect, Node, Unfit, as_list, resolve_reference, transform
 
 UNIONS = ("anyOf", "oneOf")
 DESCRIBED = ("not", "enum", "const")
@@ -225,10 +218,6 @@ def _redirect(value: object, home: str) -> object:
 Narrow = Callable[[str, Owner, list[Loss]], str]
 
 
-def _keep(schema: str, _owner: Owner, _losses: list[Loss]) -> str:
-    return schema
-
-
 def report_description(output: OutputSchema, losses: list[Loss]) -> None:
     """Report that the description of an output schema has no field here."""
     if output.description:
@@ -250,7 +239,7 @@ def enforce_schema(
 
 
 def declare_schema(
-    tool: ToolSpec, dialects: tuple[Dialect, Dialect], quirks: Quirks, losses: list[Loss], narrow: Narrow = _keep
+    tool: ToolSpec, dialects: tuple[Dialect, Dialect], quirks: Quirks, losses: list[Loss], narrow: Narrow | None = None
 ) -> tuple[msgspec.Raw, bool | None]:
     """Return the schema of a tool in its canonical form and a wire's dialect, and the switch beside it.
 
@@ -260,7 +249,7 @@ def declare_schema(
     plain, strict_dialect = dialects
     owner = Owner("tool", tool.name)
     form, exact = make_canonical(tool.schema, owner, losses)
-    named = narrow(form, owner, losses)
+    named = narrow(form, owner, losses) if narrow else form
     exact, form, strict = exact and named is form, named, tool.strict
     if strict and not exact:
         losses.append(loss_of("dropped", "tool.strict", "the root of its schema is wider than it was", name=tool.name))

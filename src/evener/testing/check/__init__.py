@@ -12,8 +12,7 @@ from evener.testing.check import chat, gemini
 from evener.testing.check.anthropic.body import check as check_anthropic
 from evener.testing.check.responses.body import check as check_responses
 from evener.testing.check.scope import Scope
-from evener.testing.check.shape import fields
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields
 
 __all__ = ["CHECKS", "DIALECTS", "Scope", "Violation", "check_request"]
 

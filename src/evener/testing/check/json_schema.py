@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from evener.testing.check.shape import fields, is_number, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, is_number, is_text, items, join, shown, text
+from evener.transcript.scan import find_cycle, resolve_pointer
 
 
 class StrictMode(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,31 +135,12 @@ def _check_recursion(path: str, root: Mapping[str, object]) -> Iterator[Violatio
     for keyword in ("$defs", "definitions"):
         for name, definition in fields(root.get(keyword)).items():
             edges[f"#/{keyword}/{name}"] = _refs(fields(definition))
-    if _has_cycle(edges):
+    if find_cycle(edges, lambda name: (ref for ref in edges[name] if ref in edges)) is not None:
         yield Violation(path, "schema.recursive", "Recursive schemas are not supported.")
 
 
 def _refs(node: Mapping[str, object]) -> list[str]:
     return [ref for _path, child in _walk("", node) if (ref := text(child.get("$ref")))]
-
-
-def _has_cycle(edges: Mapping[str, list[str]]) -> bool:
-    """Take away, again and again, what points nowhere further; what is left is a cycle. Linear in nodes and edges."""
-    waiting = {name: {ref for ref in refs if ref in edges} for name, refs in edges.items()}
-    users: dict[str, list[str]] = {name: [] for name in edges}
-    for name, refs in waiting.items():
-        for ref in refs:
-            users[ref].append(name)
-    ready = [name for name, refs in waiting.items() if not refs]
-    done = 0
-    while ready:
-        done += 1
-        name = ready.pop()
-        for user in users[name]:
-            waiting[user].discard(name)
-            if not waiting[user]:
-                ready.append(user)
-    return done < len(edges)
 
 
 class ToolSchemaRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,10 +196,6 @@ def _is_type(value: object) -> bool:
     return (isinstance(value, str) and value.lower() in _TYPES) or (_are_names(value) and _TYPES.issuperset(items(value)))
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 # What draft 2020-12 says of each keyword's own form. Keywords that it does not know may hold anything.
 _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
     "type": _is_type,
@@ -228,7 +205,7 @@ _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
     "uniqueItems": lambda value: isinstance(value, bool),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("$ref", "$id", "$schema", "pattern", "format", "title", "description"), _is_text),
+    **dict.fromkeys(("$ref", "$id", "$schema", "pattern", "format", "title", "description"), is_text),
     **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"), _is_table),
     **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _are_schemas),
     **dict.fromkeys((*_SINGLES, "unevaluatedProperties"), _is_schema),
@@ -258,14 +235,5 @@ def _check_targets(path: str, schema: Mapping[str, object]) -> Iterator[Violatio
     """References must lead somewhere within the schema."""
     for node_path, node in _walk(path, schema):
         ref = text(node.get("$ref"))
-        if ref and not _leads(ref, schema):
+        if ref and not _is_schema(resolve_pointer(schema, ref)):
             yield Violation(join(node_path, "$ref"), "schema.target", f"The reference {shown(ref)} cannot be resolved.")
-
-
-def _leads(ref: str, schema: Mapping[str, object]) -> bool:
-    here: object = schema
-    for step in ref.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        listed = items(here)
-        here = listed[int(name)] if listed and name.isdecimal() and int(name) < len(listed) else fields(here).get(name)
-    return ref.startswith("#") and _is_schema(here)

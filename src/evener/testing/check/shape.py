@@ -1,24 +1,41 @@
 """Field tables for JSON objects, and the typed look at untrusted JSON. Never raises, never recurses, never copies.
 
-A `Shape` lists what an object must and may hold. `null` counts as absent for optional fields: the recordings send
-`null` there and get a 200. Values are shown in messages only when they are short strings, because the repr of deep JSON
-would overflow the stack.
+A shape lists what an object must and may hold, one line each: `"id name: str, input: str|list, mode: 'auto'|'any'"`. `null`
+counts as absent for optional fields: the recordings send `null` there and get a 200. Values are shown in messages only when
+they are short strings, because the repr of deep JSON would overflow the stack.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
 
-from evener.testing.check.violation import Violation
+
+class Violation(msgspec.Struct, frozen=True):
+    """One reason why a provider would answer 400. A plain value: it never raises and decides nothing.
+
+    `path` is written the way the provider writes it (`messages.0.content.1.id`, `input[3].call_id`; empty for the whole
+    body), `rule` is a stable name to branch on, `message` says what the API would say or what was expected.
+    """
+
+    path: str
+    rule: str
+    message: str
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A test on one value, and how to name what it expects."""
+    """A test on the type of a value, and how to name what it expects.
+
+    A value of that type that is not `legal` is `broken`: reported at its place, in this message's `{value}`.
+    """
 
     expected: str
     accepts: Callable[[object], bool]
-    closed: bool = False
+    legal: Callable[[object], bool] | None = None
+    broken: Violation | None = None
 
 
 def is_int(value: object) -> bool:
@@ -31,31 +48,79 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-STR = Kind("a string", lambda value: isinstance(value, str))
-INT = Kind("an integer", is_int)
-NUMBER = Kind("a number", is_number)
-BOOL = Kind("a boolean", lambda value: isinstance(value, bool))
-OBJECT = Kind("an object", lambda value: isinstance(value, dict))
-LIST = Kind("an array", lambda value: isinstance(value, list))
-STR_OR_LIST = Kind("a string or an array", lambda value: isinstance(value, str | list))
-STR_OR_OBJECT = Kind("a string or an object", lambda value: isinstance(value, str | dict))
-OBJECT_OR_LIST = Kind("an object or an array", lambda value: isinstance(value, dict | list))
-ANY = Kind("any value", lambda _value: True)
+def is_text(value: object) -> bool:
+    """True if value is a JSON string."""
+    return isinstance(value, str)
+
+
+def is_json(value: object) -> bool:
+    """True if a text holds JSON; one that is too deep to be read is taken for it."""
+    try:
+        json.loads(text(value))
+    except ValueError:
+        return False
+    except RecursionError:
+        return True
+    return True
+
+
+KINDS: Mapping[str, Kind] = {
+    "str": Kind("a string", is_text),
+    "int": Kind("an integer", is_int),
+    "number": Kind("a number", is_number),
+    "bool": Kind("a boolean", lambda value: isinstance(value, bool)),
+    "object": Kind("an object", lambda value: isinstance(value, dict)),
+    "list": Kind("an array", lambda value: isinstance(value, list)),
+    "any": Kind("any value", lambda _value: True),
+}
+
+
+def limited(word: str, legal: Callable[[object], bool], broken: Violation) -> Kind:
+    """Return the values of a kind that are legal."""
+    kind = read_kind(word)
+    return Kind(kind.expected, kind.accepts, legal, broken)
+
+
+def text_like(pattern: str, broken: Violation) -> Kind:
+    """Return the texts that match a pattern as a whole."""
+    compiled = re.compile(pattern)
+    return limited("str", lambda value: compiled.fullmatch(text(value)) is not None, broken)
 
 
 def one_of(*allowed: str) -> Kind:
     """Return the closed set of strings given."""
-    names = frozenset(allowed)
-    listed = ", ".join(f"'{name}'" for name in allowed)
-    return Kind(f"one of {listed}", lambda value: isinstance(value, str) and value in names, closed=True)
+    expected = "one of " + ", ".join(f"'{name}'" for name in allowed)
+    return Kind(expected, is_text, frozenset(allowed).__contains__, Violation("", "enum", f"{{value}} is not {expected}."))
+
+
+def read_kinds(line: str, own: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Return the fields of a line, each with its kind. `own` are kinds with names besides the usual ones."""
+    groups = (group.partition(":") for group in line.split(",") if group.strip())
+    return {name: read_kind(word.strip(), own) for names, _, word in groups for name in names.split()}
+
+
+def read_kind(word: str, own: Mapping[str, Kind] = MappingProxyType({})) -> Kind:
+    """Return the kind that a line names: one, one of two, or one of some quoted texts."""
+    if word.startswith("'"):
+        return one_of(*(name.strip("'") for name in word.split("|")))
+    first, *others = ({**KINDS, **own}[name] for name in word.split("|"))
+    if not others:
+        return first
+    (other,) = others
+    return Kind(f"{first.expected} or {other.expected}", lambda value: first.accepts(value) or other.accepts(value))
 
 
 class ObjectShape(msgspec.Struct, frozen=True):
     """What an object holds. An `open` shape tolerates fields it does not name."""
 
-    required: Mapping[str, Kind] = {}
-    optional: Mapping[str, Kind] = {}
-    open: bool = False
+    required: Mapping[str, Kind]
+    optional: Mapping[str, Kind]
+    open: bool
+
+
+def shape(required: str = "", optional: str = "", *, open: bool = False, **own: Kind) -> ObjectShape:
+    """Return the shape that these lines write. `own` are kinds that they name besides the usual ones."""
+    return ObjectShape(read_kinds(required, own), read_kinds(optional, own), open)
 
 
 def fields(value: object) -> dict[str, object]:
@@ -83,8 +148,8 @@ def join(path: str, name: object) -> str:
     return f"{path}.{name}" if path else f"{name}"
 
 
-def check_shape(path: str, value: object, shape: ObjectShape) -> Iterator[Violation]:
-    """Report missing, mistyped and unexpected fields of one object."""
+def check_shape(path: str, value: object, shape: ObjectShape, *, loose: bool = False) -> Iterator[Violation]:
+    """Report missing, mistyped, illegal and unexpected fields of one object; when `loose`, the last are tolerated."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Input should be an object.")
         return
@@ -93,24 +158,19 @@ def check_shape(path: str, value: object, shape: ObjectShape) -> Iterator[Violat
         if name not in held:
             yield Violation(join(path, name), "missing", f"Field required: {kind.expected}.")
         else:
-            yield from _check_field(join(path, name), held[name], kind)
+            yield from check_kind(join(path, name), held[name], kind)
     for name, kind in shape.optional.items():
         if held.get(name) is not None:
-            yield from _check_field(join(path, name), held[name], kind)
-    if not shape.open:
-        yield from _check_extra(path, held, shape)
-
-
-def _check_field(path: str, value: object, kind: Kind) -> Iterator[Violation]:
-    if kind.accepts(value):
-        return
-    if kind.closed and isinstance(value, str):
-        yield Violation(path, "enum", f"{shown(value)} is not {kind.expected}.")
-    else:
-        yield Violation(path, "type", f"Input should be {kind.expected}.")
-
-
-def _check_extra(path: str, held: Mapping[str, object], shape: ObjectShape) -> Iterator[Violation]:
-    for name in held:
+            yield from check_kind(join(path, name), held[name], kind)
+    for name in held if not (shape.open or loose) else ():
         if name not in shape.required and name not in shape.optional:
             yield Violation(join(path, name), "extra_field", "Extra inputs are not permitted (unknown parameter).")
+
+
+def check_kind(path: str, value: object, kind: Kind) -> Iterator[Violation]:
+    """Report a value of another type, or one that is not legal."""
+    if not kind.accepts(value):
+        yield Violation(path, "type", f"Input should be {kind.expected}.")
+    elif kind.legal is not None and kind.broken is not None and not kind.legal(value):
+        message = kind.broken.message.replace("{value}", shown(text(value)))
+        yield msgspec.structs.replace(kind.broken, path=path, message=message)

@@ -13,19 +13,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = [
-    "Action",
-    "Filler",
-    "Hang",
-    "HttpAnswer",
-    "Pause",
-    "Repeat",
-    "Sever",
-    "Voice",
-    "perform",
-]
-
-
 Header = tuple[str, str]
 MARKER = "@filler@"
 _SLICES = 4
@@ -121,10 +108,9 @@ def whole(status: int, value: object, headers: Sequence[Header] = ()) -> HttpAns
     return HttpAnswer(status=status, headers=(("content-type", "application/json"), *headers), frames=(json_bytes(value),))
 
 
-def streamed(events: Sequence[bytes], *, ending: int, headers: Sequence[Header] = ()) -> HttpAnswer:
+def streamed(events: Sequence[bytes], *, ending: int, kind: str = "text/event-stream; charset=utf-8") -> HttpAnswer:
     """Return a chunked answer of events."""
-    kind = ("content-type", "text/event-stream; charset=utf-8")
-    return HttpAnswer(status=200, headers=(kind, *headers), frames=tuple(events), ending=ending, chunked=True)
+    return HttpAnswer(status=200, headers=(("content-type", kind),), frames=tuple(events), ending=ending, chunked=True)
 
 
 def event(payload: Mapping[str, object] | str, *, name: str = "", line: str = "\n") -> bytes:
@@ -253,15 +239,12 @@ def _head(answer: HttpAnswer, chunked: bool) -> bytes:
     if chunked:
         lines.append("transfer-encoding: chunked")
     else:
-        total = sum(len(frame) if isinstance(frame, bytes) else _size(frame) for frame in answer.frames)
+        sized = [frame for frame in answer.frames if isinstance(frame, bytes | Filler)]
+        total = sum(len(frame) if isinstance(frame, bytes) else frame.size for frame in sized)
         lines.append(f"content-length: {max(0, total + (answer.length_off or 0))}")
     if answer.hang_up == "said":
         lines.append("connection: close")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def _size(action: Action) -> int:
-    return action.size if isinstance(action, Filler) else 0
 
 
 def _filling(filler: Filler) -> Iterator[bytes]:

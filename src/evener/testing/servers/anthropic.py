@@ -4,7 +4,6 @@ Written from the wire sheet (sections 1, 8 and 13) and the recordings, never fro
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -12,18 +11,9 @@ import msgspec
 from evener.testing.check import Violation, check_request
 from evener.testing.check.shape import fields, items, text
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
-from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
+from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest, canonical
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
-from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, listed
-
-__all__ = [
-    "AnthropicVoice",
-    "AnthropicWire",
-    "blocks",
-    "events",
-    "message",
-]
-
+from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, body_route, listed
 
 Json = dict[str, object]
 
@@ -230,24 +220,15 @@ class AnthropicWire:
         return next((whole(200, entry) for entry in entries if entry["id"] == name), None)
 
     def route(self, received: Received) -> RequestRoute | None:
-        if received.method != "POST" or received.route != "/v1/messages":
-            return None
-        body = received.json
-        return RequestRoute(text(body.get("model")), body.get("stream") is True)
+        return body_route(received, "/v1/messages")
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         version = received.headers.get("anthropic-version", "")
         if not version:
             return self._refused(Violation("anthropic-version", "missing", "header is required"))
-        beta = received.headers.get("anthropic-beta", "")
-        found = check_request(
-            "anthropic_messages",
-            received.body,
-            api_version=version,
-            betas=[name.strip() for name in beta.split(",") if name.strip()],
-            issued=self._issued,
-        )
-        betas = [name.strip() for name in beta.split(",")]
+        named = received.headers.get("anthropic-beta", "").split(",")
+        betas = [name.strip() for name in named if name.strip()]
+        found = check_request("anthropic_messages", received.body, api_version=version, betas=betas, issued=self._issued)
         found = found or list(self._unbound(received.json)) or list(self._misused(received.json, betas))
         if found:
             return self._refused(*found)
@@ -265,10 +246,7 @@ class AnthropicWire:
         found = self._diagnose(received.json, text(reply["id"]))
         if received.json.get("diagnostics") is not None:
             reply["diagnostics"] = found
-        headers = (("request-id", self._mint.id("req_")),)
-        if not route.streamed:
-            return whole(200, reply, headers)
-        return streamed(events(turn, reply, made), ending=1, headers=headers)
+        return streamed(events(turn, reply, made), ending=1) if route.streamed else whole(200, reply)
 
     def _compacted(self, turn: Turn) -> Turn:
         """Return the turn as a signed block, alone: what it says is the summary."""
@@ -375,19 +353,9 @@ def _blocks(content: object) -> list[object]:
 
 def _prefixes(body: Mapping[str, object]) -> list[str]:
     """Return the fingerprint of what stands before each block, and of the whole at the end; cache marks do not count."""
-    running = hashlib.sha256(_canonical([items(body.get("tools")), _blocks(body.get("system"))]))
+    running = hashlib.sha256(canonical([items(body.get("tools")), _blocks(body.get("system"))]).encode())
     found = [running.hexdigest()]
     for _path, role, block in _flat(body):
-        running.update(_canonical([role, block]))
+        running.update(canonical([role, block]).encode())
         found.append(running.hexdigest())
     return found
-
-
-def _canonical(value: object) -> bytes:
-    return json.dumps(_unmarked(value), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _unmarked(value: object) -> object:
-    if isinstance(value, dict):
-        return {name: _unmarked(inner) for name, inner in value.items() if name != "cache_control"}
-    return [_unmarked(inner) for inner in value] if isinstance(value, list) else value

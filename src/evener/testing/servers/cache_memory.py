@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-__all__ = ["CacheMemory", "RememberedRequest"]
-
 BYTES_A_TOKEN = 4
 
 
@@ -19,7 +17,7 @@ class RememberedRequest(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, sections: Mapping[str, object], blocks: Sequence[object]) -> "RememberedRequest":
         """Return a request in a form that can be compared; cache marks do not count."""
-        return cls(tuple((name, _plain(value)) for name, value in sections.items()), tuple(_plain(one) for one in blocks))
+        return cls(tuple((name, canonical(value)) for name, value in sections.items()), tuple(canonical(one) for one in blocks))
 
 
 class CacheMemory:
@@ -49,7 +47,8 @@ class CacheMemory:
         return "", 0
 
 
-def _plain(value: object) -> str:
+def canonical(value: object) -> str:
+    """Return a value as text that is equal for equal values; cache marks do not count."""
     return json.dumps(_unmarked(value), sort_keys=True)
 
 

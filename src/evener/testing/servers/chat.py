@@ -9,20 +9,11 @@ from typing import Literal
 import msgspec
 
 from evener.testing.check import check_request
-from evener.testing.check.shape import fields, text
+from evener.testing.check.shape import fields
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
 from evener.testing.servers.openai_errors import error_body, refused, serve_models, unlock
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
-from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings
-
-__all__ = [
-    "ChatStyle",
-    "ChatVoice",
-    "ChatWire",
-    "chunks",
-    "completion",
-    "style",
-]
+from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, body_route
 
 
 class ChatStyle(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,10 +263,7 @@ class ChatWire:
         return serve_models(received, self._settings)
 
     def route(self, received: Received) -> RequestRoute | None:
-        if received.method != "POST" or received.route != "/v1/chat/completions":
-            return None
-        body = received.json
-        return RequestRoute(text(body.get("model")), body.get("stream") is True)
+        return body_route(received, "/v1/chat/completions")
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         found = check_request("openai_chat", received.body, dialect=self._settings.dialect)
@@ -296,11 +284,10 @@ class ChatWire:
             style=self._style,
             asked=fields(received.json.get("stream_options")).get("include_usage") is True,
         )
-        headers = (("x-request-id", self._mint.id("req_")),)
         if not route.streamed:
-            return whole(200, completion(reply), headers)
+            return whole(200, completion(reply))
         said, ending = chunks(reply)
-        return streamed(said, ending=ending, headers=headers)
+        return streamed(said, ending=ending)
 
     def _call_id(self) -> str:
         return self._mint.id("", 9) if self._style.alphanumeric else self._mint.id("call_")

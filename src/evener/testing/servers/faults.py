@@ -10,31 +10,6 @@ import msgspec
 
 from evener.testing.servers.answer import MARKER, Action, Filler, Hang, HttpAnswer, Pause, Repeat, Sever, Voice
 
-__all__ = [
-    "Bom",
-    "Bytewise",
-    "Crlf",
-    "Cut",
-    "Endless",
-    "ErrorEvent",
-    "ExtraBytes",
-    "Fault",
-    "Gzip",
-    "HangUp",
-    "Huge",
-    "Insert",
-    "Malformed",
-    "Reset",
-    "Silent",
-    "Slow",
-    "Stall",
-    "Torn",
-    "Twice",
-    "Unfinished",
-    "UnknownEvent",
-    "WrongLength",
-]
-
 _MALFORMED: dict[str, bytes] = {
     "json": b'data: {"type": "oops", \n\n',
     "sse": b"this line has no colon and no sense\nid\n: \ndata\n\n",

@@ -16,15 +16,6 @@ from evener.testing.servers.answer import HttpAnswer, event, streamed, whole
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, bearer, listed
 
-__all__ = [
-    "GeminiVoice",
-    "GeminiWire",
-    "chunks",
-    "pieces_of",
-    "response",
-]
-
-
 Json = dict[str, object]
 
 STATUSES: Mapping[int, str] = {
@@ -168,11 +159,6 @@ def _event(value: object) -> bytes:
     return event(spaced(value).decode(), line="\r\n")
 
 
-def framed(values: Sequence[Json]) -> list[bytes]:
-    """Return the chunks as server-sent events."""
-    return [_event(value) for value in values]
-
-
 _PATH = re.compile(r".*/models/(?P<model>[^/:]+):(?P<verb>generateContent|streamGenerateContent)")
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:/(?P<model>[^/:]+))?")
 # Section 7: taken in place of a signature that was never made, as text and in base64.
@@ -246,7 +232,7 @@ class GeminiWire:
         parts = chunks(turn, made, model=route.model, name=name, tokens=tokens)
         if not route.streamed:
             return whole(200, parts)
-        return msgspec.structs.replace(streamed(framed(parts), ending=1), headers=(("content-type", "text/event-stream"),))
+        return streamed([_event(part) for part in parts], ending=1, kind="text/event-stream")
 
     def _foreign(self, body: Mapping[str, object]) -> Iterator[Violation]:
         """Section 7: only signatures of its own, or the word for none."""

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 from evener.testing.servers.answer import HttpAnswer, perform, whole
 from evener.testing.servers.wire import Received
 
-__all__ = ["converse"]
-
 MOST_HEAD = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
 MOST_DIGITS = 15

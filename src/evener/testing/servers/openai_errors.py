@@ -6,8 +6,6 @@ from evener.testing.check import Violation
 from evener.testing.servers.answer import HttpAnswer, whole
 from evener.testing.servers.wire import Received, Refused, ServerSettings, bearer, listed
 
-__all__ = ["error_body", "refused", "serve_models", "unlock"]
-
 Json = dict[str, object]
 
 _TYPES: Mapping[int, tuple[str, str | None]] = {

@@ -15,9 +15,6 @@ from evener.testing.servers.status import Instead, Status
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Turn
 from evener.testing.servers.wire import Mint, Received, Refused, Rejected, RequestRoute, ServerSettings, Wire
 
-__all__ = ["WIRES", "Entry", "FakeProvider", "Rule", "Script", "Scripted"]
-
-
 Entry = Turn | Part | str | faults.Fault | status.Instead
 """A turn; a part or text that is all of one; a fault that strikes a short one; or what is answered instead of one."""
 

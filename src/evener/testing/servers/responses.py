@@ -13,16 +13,7 @@ from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streame
 from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
 from evener.testing.servers.openai_errors import error_body, refused, serve_models, unlock
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
-from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings
-
-__all__ = [
-    "ResponsesVoice",
-    "ResponsesWire",
-    "events",
-    "items_of",
-    "response",
-]
-
+from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, body_route
 
 Json = dict[str, object]
 Step = tuple[str, Json]
@@ -249,10 +240,7 @@ class ResponsesWire:
         return serve_models(received, self._settings)
 
     def route(self, received: Received) -> RequestRoute | None:
-        if received.method != "POST" or received.route not in ("/v1/responses", COMPACT):
-            return None
-        body = received.json
-        return RequestRoute(text(body.get("model")), body.get("stream") is True)
+        return body_route(received, "/v1/responses", COMPACT)
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         found = check_request("openai_responses", received.body, issued=self._issued, bound=self._bound)
@@ -272,7 +260,7 @@ class ResponsesWire:
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         body = received.json
         if received.route == COMPACT:
-            return whole(200, self._compacted(received, turn), (("x-request-id", self._mint.id("req_")),))
+            return whole(200, self._compacted(received, turn))
         output, name = items_of(turn, self._mint), self._mint.id("resp_", 48)
         reply = response(turn, output, body, name=name, tokens=turn.tokens(received.body))
         self._diagnose(body, reply)
@@ -286,10 +274,7 @@ class ResponsesWire:
             self._issue(output)
         if turn.forgets:
             self.forget()
-        headers = (("x-request-id", self._mint.id("req_")),)
-        if not route.streamed:
-            return whole(200, reply, headers)
-        return streamed(events(turn, reply, output), ending=1, headers=headers)
+        return streamed(events(turn, reply, output), ending=1) if route.streamed else whole(200, reply)
 
     def _misused(self, received: Received) -> Iterator[Violation]:
         """Yield what is wrong about compactions: fields that their address does not take, and items that are not from here."""

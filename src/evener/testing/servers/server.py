@@ -18,8 +18,6 @@ from evener.testing.servers.provider import WIRES, Entry, FakeProvider, Script, 
 from evener.testing.servers.responses import ResponsesWire
 from evener.testing.servers.wire import Received, Rejected, ServerSettings
 
-__all__ = ["FakeServer"]
-
 HOST = "127.0.0.1"
 SECONDS = 10.0
 

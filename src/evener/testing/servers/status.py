@@ -7,8 +7,6 @@ import msgspec
 
 from evener.testing.servers.answer import HttpAnswer, Voice, json_bytes
 
-__all__ = ["Empty", "Html", "Instead", "Raw", "Redirect", "Status"]
-
 _PAGE = "<html>\r\n<head><title>{0}</title></head>\r\n<body><center><h1>{0}</h1></center></body>\r\n</html>\r\n"
 _HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 _REASONS: Mapping[int, str] = {

@@ -7,8 +7,6 @@ import msgspec
 
 from evener.testing.servers.faults import Fault
 
-__all__ = ["Call", "Native", "Part", "Refusal", "Text", "Thinking", "Tokens", "Turn", "turn"]
-
 _PIECES = 3
 
 

@@ -14,16 +14,6 @@ from evener.testing.check import Violation
 from evener.testing.servers.answer import HttpAnswer, Voice
 from evener.testing.servers.turn import Turn
 
-__all__ = [
-    "Mint",
-    "Received",
-    "Refused",
-    "Rejected",
-    "RequestRoute",
-    "ServerSettings",
-    "Wire",
-]
-
 
 class Mint:
     """Counts up from a secret seed; the same seed gives the same names in the same order."""
@@ -148,6 +138,14 @@ class Wire(Protocol):
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         """Return the turn in this wire's shape; what it issues is remembered."""
         ...
+
+
+def body_route(received: Received, *paths: str) -> RequestRoute | None:
+    """Return where a request leads whose body names the model; None when it is posted to none of the paths."""
+    if received.method != "POST" or received.route not in paths:
+        return None
+    model = received.json.get("model")
+    return RequestRoute(model if isinstance(model, str) else "", received.json.get("stream") is True)
 
 
 def bearer(received: Received) -> str:

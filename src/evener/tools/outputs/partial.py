@@ -16,8 +16,6 @@ from evener.tools.outputs.shape import OutputShape
 from evener.transcript.ask import OutputForm
 from evener.transcript.delta import ArgumentsDelta, CallBegun, CallEnded, Delta, TextDelta
 
-__all__ = ["PartialJson", "PartialReader"]
-
 MOST_DEEP = 100
 MOST_BARE = 400
 SPACE = re.compile(r"[ \t\n\r]*+")

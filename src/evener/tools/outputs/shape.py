@@ -18,8 +18,6 @@ from evener.tools.validation import Validator
 from evener.transcript.ask import OutputForm, OutputSchema
 from evener.transcript.blocks import json_object, json_text
 
-__all__ = ["Accepted", "OutputShape"]
-
 Step = str | int
 Member = tuple[dict[str, object], str]
 

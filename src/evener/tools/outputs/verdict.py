@@ -17,8 +17,6 @@ from evener.transcript.ask import OutputForm
 from evener.transcript.blocks import ToolCall
 from evener.transcript.reply import Reply, StopReason
 
-__all__ = ["Calls", "Correct", "Final", "Unexpected", "Verdict", "judge"]
-
 UNDER_WAY: tuple[StopReason, ...] = ("paused", "pending")
 CUT_OFF = "The answer was cut off ({}) before it was complete. Raise max_output_tokens, or ask for less."
 UNFINISHED: dict[StopReason, str] = {

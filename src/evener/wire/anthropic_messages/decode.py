@@ -22,9 +22,6 @@ from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.stream import FRAMINGS, NO_ANSWER, NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = ["decode", "decoder"]
-
-
 NOTHING = msgspec.Raw(b"")
 NOT_SAID = (NOTHING, msgspec.Raw(b"null"))
 NULL = msgspec.Raw(b"null")

@@ -96,9 +96,6 @@ from evener.wire.request import (
 from evener.wire.schema import ANTHROPIC_PLAIN, ANTHROPIC_STRICT, as_list, transform
 from evener.wire.tool_schema import declare_schema, report_description
 
-__all__ = ["CHOICES", "SETTINGS", "SHOWN", "WIRE", "encode"]
-
-
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 Body = dict[str, object]

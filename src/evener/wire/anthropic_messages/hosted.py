@@ -12,14 +12,6 @@ from evener.wire.prefix import dict_of, dumps, line_of, word
 from evener.wire.reading import Place, read_some
 from evener.wire.schema import as_list
 
-__all__ = [
-    "Whose",
-    "citations_in",
-    "hosted_block",
-    "read_citation",
-    "seal_name",
-]
-
 
 class _Cited(msgspec.Struct):
     url: str | None = None

@@ -55,8 +55,6 @@ from evener.wire.reading import (
 )
 from evener.wire.request import find_word, read_settings
 
-__all__ = ["read_request"]
-
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
 """The field with the place of media, by the type of their source."""

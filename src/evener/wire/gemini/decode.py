@@ -18,13 +18,13 @@ from evener.errors import WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import CitationAdded, ReasoningDelta, TextDelta
+from evener.transcript.repair import make_id
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import read_failure
 from evener.wire.gemini.parts import HOSTED, KNOWN, NULL, SIGNATURE, Raws, as_list, hosted_block, sealed_text
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend
-from evener.wire.request import make_id
 from evener.wire.sse import SseReader
 from evener.wire.stream import (
     NO_REASON,
@@ -35,8 +35,6 @@ from evener.wire.stream import (
     settle,
     unreadable_error,
 )
-
-__all__ = ["decode", "decoder"]
 
 
 class _Place(msgspec.Struct):

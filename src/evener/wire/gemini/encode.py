@@ -97,9 +97,6 @@ from evener.wire.request import (
 )
 from evener.wire.tool_schema import report_description
 
-__all__ = ["JSON", "LEVELS", "SETTINGS", "WIRE", "encode", "read_whole"]
-
-
 JSON, PDF = "application/json", "application/pdf"
 LEVELS = ("minimal", "low", "medium", "high")
 BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # for higher efforts, the most of the model

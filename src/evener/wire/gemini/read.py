@@ -26,6 +26,7 @@ from evener.transcript.blocks import (
     ToolResult,
 )
 from evener.transcript.message import Message, Role
+from evener.transcript.repair import make_id
 from evener.transcript.transcript import Transcript
 from evener.wire.gemini.encode import JSON, LEVELS, SETTINGS, read_whole
 from evener.wire.gemini.parts import (
@@ -48,11 +49,8 @@ from evener.wire.gemini.tools import older_schema, read_tools
 from evener.wire.prefix import dumps, fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, keep_beside, make_seal, message_id, raw_text, reading, with_rest
-from evener.wire.request import make_id, read_settings
+from evener.wire.request import read_settings
 from evener.wire.schema import GEMINI_JSON, transform
-
-__all__ = ["read_request"]
-
 
 ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 STANDARD = str.maketrans("-_", "+/")

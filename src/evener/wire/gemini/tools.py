@@ -14,8 +14,6 @@ from evener.wire.request import as_function, declare_name, write_hosted_tool
 from evener.wire.schema import GEMINI_JSON, GEMINI_SUBSET, transform
 from evener.wire.tool_schema import make_canonical
 
-__all__ = ["fit_schema", "group_tools", "older_schema", "read_tools", "tool_part"]
-
 NO_ARGUMENTS = '{"type":"object","properties":{}}'
 FIELDS = ("parametersJsonSchema", "parameters")
 MOST_DEPTH = 100

@@ -15,6 +15,7 @@ from evener.errors import TruncatedStream, WireError
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation
 from evener.transcript.delta import Delta, ReasoningDelta, TextDelta
+from evener.transcript.repair import make_id
 from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
@@ -22,7 +23,6 @@ from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there
 from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
-from evener.wire.request import make_id
 from evener.wire.sse import SseReader
 from evener.wire.stream import (
     NO_ANSWER,
@@ -33,8 +33,6 @@ from evener.wire.stream import (
     settle,
     unreadable_error,
 )
-
-__all__ = ["decode", "decoder", "read_citations", "split"]
 
 
 class _Cited(msgspec.Struct):

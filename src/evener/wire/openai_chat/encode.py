@@ -103,9 +103,6 @@ from evener.wire.request import (
 from evener.wire.schema import OPENAI_PLAIN, OPENAI_STRICT
 from evener.wire.tool_schema import declare_schema
 
-__all__ = ["CLOSING", "OPENING", "WIRE", "encode", "list_settings"]
-
-
 Body = dict[str, object]
 
 
@@ -778,7 +775,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource) -> _Fixed:
     ask = without_messages(ask)
-    frame = frame_of(ask, quirks, prior, _write_tool, _part)
+    frame = frame_of(ask, quirks, prior, _write_tool, lambda block: dumps(block.text))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
     moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
@@ -821,10 +818,6 @@ def _write_opening(head: bytes, frame: Frame, marks: Marks) -> bytes:
 
 def _mark(quirks: Quirks) -> Callable[[str], bytes]:
     return control_mark if quirks.cache_style == "control" else breakpoint_mark
-
-
-def _part(block: TextBlock) -> bytes:
-    return dumps(block.text)
 
 
 def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:

@@ -43,9 +43,6 @@ from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, Items, raw_text, read_control, read_fields, reading
 from evener.wire.request import SCALE, read_settings
 
-__all__ = ["read_request"]
-
-
 CALLED = ("function", "custom")
 MODES = {"auto": "auto", "required": "required", "any": "required", "none": "none"}
 

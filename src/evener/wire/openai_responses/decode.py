@@ -26,8 +26,6 @@ from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some
 from evener.wire.sse import SseReader
 from evener.wire.stream import NO_REASON, OPEN_CALL, StreamDecoder, assemble, settle
 
-__all__ = ["PARTS", "decode", "decoder"]
-
 
 class _Cached(msgspec.Struct, gc=False):
     cached_tokens: Count = None

@@ -425,17 +425,13 @@ def _write_system(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[st
         part = {"type": "input_text", "text": block.text, **seal.part}
         if MORE in seal.item and items:
             before = items[-1]["content"]
-            items[-1]["content"] = [*(before if isinstance(before, list) else [_plain_part(before)]), part]
+            items[-1]["content"] = [*(before if isinstance(before, list) else [{"type": "input_text", "text": before}]), part]
         elif seal.item:
             items.append({"role": "developer", **seal.item, "content": [part] if seal.part else block.text})
         else:
             texts.append(block.text)
     losses += out.losses
     return texts, items
-
-
-def _plain_part(text: object) -> dict[str, object]:
-    return {"type": "input_text", "text": text}
 
 
 def continue_item(seal: Seal) -> Seal:
@@ -877,7 +873,7 @@ def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
 
 def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource) -> _Fixed:
     ask = without_messages(ask)
-    frame = frame_of(ask, quirks, prior, _write_tool, _system_part)
+    frame = frame_of(ask, quirks, prior, _write_tool, lambda block: dumps(block.text))
     rules = RepairRules(past_elsewhere=bool(ask.state.id), unique_ids=quirks.unique_ids, merge=False)
     start = start_prefix((render, quirks, ask.target, ask.state.store, ask.foreign_reasoning), rules, frame.seed)
     losses = list(frame.losses)
@@ -894,7 +890,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
         start,
         partial(render, ask, quirks, _list_forms(ask.tools, quirks)),
         wanted,
-        _address(ask, quirks),
+        (path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)),
         opening,
         tuple(dumps(item) for item in spoken),
         tuple(losses),
@@ -905,10 +901,6 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
 _fixed = KeptRequests(_Fixed, _fix)
 
 
-def _address(ask: Ask, quirks: Quirks) -> Address:
-    return path_of(ask, quirks, PATH), headers_of(ask, WIRE), names_of(ask.tools, quirks)
-
-
 def _is_json_mode(head: dict[str, object]) -> bool:
     return dict_of(dict_of(head.get("text")).get("format")).get("type") == "json_object"
 
@@ -916,10 +908,6 @@ def _is_json_mode(head: dict[str, object]) -> bool:
 def _speaks_of_json(first: Message | None) -> bool:
     """True if JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
     return first is not None and "json" in first.text.lower()
-
-
-def _system_part(block: TextBlock) -> bytes:
-    return dumps(block.text)
 
 
 def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:

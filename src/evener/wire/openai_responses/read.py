@@ -70,8 +70,6 @@ from evener.wire.reading import (
 )
 from evener.wire.request import read_settings
 
-__all__ = ["read_request"]
-
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 SHOWN = {"auto": "summary", "concise": "concise", "detailed": "detailed"}
 CALLED = ("function", "custom")

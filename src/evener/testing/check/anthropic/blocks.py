@@ -1,33 +1,31 @@
 """Content blocks of the Anthropic Messages wire: their fields, their roles, their sources. One block at a time.
 
-Never looks at other blocks or turns (see anthropic_turns) and never at caching (see anthropic_cache). Unknown fields in a
-block are refused by the API at every depth ("Extra inputs are not permitted"); the tables follow the sheet, section 4.
+Never looks at other blocks or turns (see turns) and never at caching (see cache). Unknown fields in a block are refused by the
+API at every depth ("Extra inputs are not permitted"); the tables follow the sheet, section 4.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
-    BOOL,
-    LIST,
-    OBJECT,
-    OBJECT_OR_LIST,
-    STR,
-    STR_OR_LIST,
+    KINDS,
     Kind,
     ObjectShape,
+    Violation,
     check_shape,
     fields,
     items,
     join,
+    limited,
     one_of,
+    read_kinds,
+    shape,
     shown,
     text,
+    text_like,
 )
-from evener.testing.check.violation import Violation
 
 STRICT_VERSION = "2026-10-21"
 _FILES_BETA = "files-api"
@@ -45,83 +43,88 @@ _ASSISTANT = frozenset(("assistant",))
 _BOTH = _USER | _ASSISTANT
 _SYSTEM = frozenset(("system",))
 TOP_LEVEL = "top-level system"
-_NAME = one_of(
-    "advisor",
-    "web_search",
-    "web_fetch",
-    "code_execution",
-    "bash_code_execution",
-    "text_editor_code_execution",
-    "tool_search_tool_regex",
-    "tool_search_tool_bm25",
-)
+_OWN: Mapping[str, Kind] = {
+    "WORDS": text_like(r"(?s:.+)", Violation("", "text.empty", "text content blocks must be non-empty")),
+    "SEALED": text_like(r"(?s:.+)", Violation("", "thinking.signature", "Invalid `data` in `redacted_thinking` block.")),
+    "CALL": text_like(r"[a-zA-Z0-9_-]+", Violation("", "tool_use.id", "String should match pattern '^[a-zA-Z0-9_-]+$'")),
+    "CALLED": text_like(r"(?s:.+)", Violation("", "tool_use.name", "String should have at least 1 character")),
+    "HOSTED": text_like(
+        r"srvtoolu_[a-zA-Z0-9_]+",
+        Violation("", "server_tool_use.id", "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"),
+    ),
+    "FILLED": limited(
+        "str|list",
+        lambda value: value != [],
+        Violation("", "tool_result.empty", "content should be a string or hold at least one block"),
+    ),
+    "HOSTED_NAME": one_of(
+        *("advisor", "web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution"),
+        *("tool_search_tool_regex", "tool_search_tool_bm25"),
+    ),
+}
 
 
-def _block(roles: frozenset[str], required: Mapping[str, Kind], **optional: Kind) -> BlockRule:
+def _block(roles: frozenset[str], required: str = "", optional: str = "") -> BlockRule:
     """Return a block with the fields every block may carry: its type, and a cache mark (judged in `cache`)."""
-    return BlockRule(roles, ObjectShape({"type": STR, **required}, {"cache_control": OBJECT, **optional}))
+    held = ObjectShape(
+        read_kinds(f"type: str, {required}", _OWN), read_kinds(f"cache_control: object, {optional}", _OWN), open=False
+    )
+    return BlockRule(roles, held)
 
 
-def _hosted_result(content: Kind) -> BlockRule:
-    return _block(_BOTH, {"tool_use_id": STR, "content": content}, caller=OBJECT)
-
-
+_RESULT = _block(_BOTH, "tool_use_id: str, content: object", "caller: object")
+_ANYTHING = shape("type: str", open=True)
 BLOCKS: Mapping[str, BlockRule] = {
-    "text": _block(_BOTH | _SYSTEM | {TOP_LEVEL}, {"text": STR}, citations=LIST),
-    "image": _block(_USER, {"source": OBJECT}, transformations=OBJECT),
-    "document": _block(_BOTH, {"source": OBJECT}, title=STR, context=STR, citations=OBJECT),
-    "search_result": _block(_USER, {"source": STR, "title": STR, "content": LIST}, citations=OBJECT),
-    "container_upload": _block(_USER, {"file_id": STR}),
-    "thinking": _block(_ASSISTANT, {"thinking": STR}, signature=STR),
-    "redacted_thinking": _block(_ASSISTANT, {"data": STR}),
-    "tool_use": _block(_ASSISTANT, {"id": STR, "name": STR, "input": OBJECT}, caller=OBJECT, toolset_name=STR),
-    "tool_result": _block(_USER, {"tool_use_id": STR}, content=STR_OR_LIST, is_error=BOOL, toolset_name=STR),
-    "server_tool_use": _block(_ASSISTANT, {"id": STR, "name": _NAME, "input": OBJECT}, caller=OBJECT),
-    "web_search_tool_result": _hosted_result(OBJECT_OR_LIST),
-    "web_fetch_tool_result": _hosted_result(OBJECT),
-    "code_execution_tool_result": _hosted_result(OBJECT),
-    "bash_code_execution_tool_result": _hosted_result(OBJECT),
-    "text_editor_code_execution_tool_result": _hosted_result(OBJECT),
-    "tool_search_tool_result": _hosted_result(OBJECT),
-    "advisor_tool_result": _hosted_result(OBJECT),
-    "mcp_tool_use": _block(_ASSISTANT, {"id": STR, "name": STR, "server_name": STR, "input": OBJECT}),
-    "mcp_tool_result": _block(_BOTH, {"tool_use_id": STR}, content=STR_OR_LIST, is_error=BOOL),
-    "mcp_tool_listing": _block(_BOTH, {"mcp_server_name": STR, "tools": LIST}),
-    "compaction": _block(_BOTH, {}, content=STR, encrypted_content=STR, signature=STR, tool_changes=LIST),
-    "fallback": BlockRule(_BOTH, ObjectShape({"type": STR}, open=True)),
-    "tool_addition": _block(_SYSTEM, {"tool": OBJECT}),
-    "tool_removal": _block(_SYSTEM, {"tool": OBJECT}),
+    "text": _block(_BOTH | _SYSTEM | {TOP_LEVEL}, "text: WORDS", "citations: list"),
+    "image": _block(_USER, "source: object", "transformations: object"),
+    "document": _block(_BOTH, "source: object", "title context: str, citations: object"),
+    "search_result": _block(_USER, "source title: str, content: list", "citations: object"),
+    "container_upload": _block(_USER, "file_id: str"),
+    "thinking": _block(_ASSISTANT, "thinking: str", "signature: str"),
+    "redacted_thinking": _block(_ASSISTANT, "data: SEALED"),
+    "tool_use": _block(_ASSISTANT, "id: CALL, name: CALLED, input: object", "caller: object, toolset_name: str"),
+    "tool_result": _block(_USER, "tool_use_id: str", "content: FILLED, is_error: bool, toolset_name: str"),
+    "server_tool_use": _block(_ASSISTANT, "id: HOSTED, name: HOSTED_NAME, input: object", "caller: object"),
+    "web_search_tool_result": _block(_BOTH, "tool_use_id: str, content: object|list", "caller: object"),
+    "web_fetch_tool_result": _RESULT,
+    "code_execution_tool_result": _RESULT,
+    "bash_code_execution_tool_result": _RESULT,
+    "text_editor_code_execution_tool_result": _RESULT,
+    "tool_search_tool_result": _RESULT,
+    "advisor_tool_result": _RESULT,
+    "mcp_tool_use": _block(_ASSISTANT, "id name server_name: str, input: object"),
+    "mcp_tool_result": _block(_BOTH, "tool_use_id: str", "content: str|list, is_error: bool"),
+    "mcp_tool_listing": _block(_BOTH, "mcp_server_name: str, tools: list"),
+    "compaction": _block(_BOTH, "", "content encrypted_content signature: str, tool_changes: list"),
+    "fallback": BlockRule(_BOTH, _ANYTHING),
+    "tool_addition": _block(_SYSTEM, "tool: object"),
+    "tool_removal": _block(_SYSTEM, "tool: object"),
 }
-_REFERENCES = {
-    "tool_reference": _block(frozenset(), {"tool_name": STR}),
-    "browser_state": BlockRule(frozenset(), ObjectShape({"type": STR}, open=True)),
-}
+_REFERENCES = {"tool_reference": _block(frozenset(), "tool_name: str"), "browser_state": BlockRule(frozenset(), _ANYTHING)}
 _IN_TOOL_RESULT = {name: BLOCKS[name] for name in ("text", "image", "document", "search_result")} | _REFERENCES
 _IN_DOCUMENT = {name: BLOCKS[name] for name in ("text", "image")}
 _IN_SEARCH_RESULT = {"text": BLOCKS["text"]}
 
-_FILE = ObjectShape({"type": STR, "file_id": STR})
-_URL = ObjectShape({"type": STR, "url": STR})
-_DATA = {"type": STR, "media_type": STR, "data": STR}
+
+def _data(*media: str) -> ObjectShape:
+    """Return a source that holds data of one of these types; bytes are in base64, and only text is not."""
+    said = f"Input should be one of {', '.join(sorted(media))}."
+    typed = limited("str", frozenset(media).__contains__, Violation("", "source.media_type", said))
+    bare = Violation("", "source.base64", "Invalid base64 data (bare base64, no data URL).")
+    data = KINDS["str"] if "text/plain" in media else text_like(r"[A-Za-z0-9+/\s]+={0,2}\s*", bare)
+    return shape("type: str, media_type: MEDIA, data: DATA", MEDIA=typed, DATA=data)
+
+
+_ELSEWHERE = {"url": shape("type url: str"), "file": shape("type file_id: str")}
 SOURCES: Mapping[str, Mapping[str, ObjectShape]] = {
-    "image": {"base64": ObjectShape(_DATA), "url": _URL, "file": _FILE},
+    "image": {"base64": _data("image/jpeg", "image/png", "image/gif", "image/webp"), **_ELSEWHERE},
     "document": {
-        "base64": ObjectShape(_DATA),
-        "text": ObjectShape(_DATA),
-        "content": ObjectShape({"type": STR, "content": STR_OR_LIST}),
-        "url": _URL,
-        "file": _FILE,
+        "base64": _data("application/pdf"),
+        "text": _data("text/plain"),
+        "content": shape("type: str, content: str|list"),
+        **_ELSEWHERE,
     },
 }
-MEDIA_TYPES: Mapping[tuple[str, str], frozenset[str]] = {
-    ("image", "base64"): frozenset(("image/jpeg", "image/png", "image/gif", "image/webp")),
-    ("document", "base64"): frozenset(("application/pdf",)),
-    ("document", "text"): frozenset(("text/plain",)),
-}
-
-_TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterator[Violation]:
@@ -169,11 +172,6 @@ def _check_nested(path: str, content: object, allowed: Mapping[str, BlockRule], 
             yield from _check_block(f"{path}.{index}", fields(value), known, scope)
 
 
-def _check_text(path: str, block: Mapping[str, object], _scope: Scope) -> Iterator[Violation]:
-    if block.get("text") == "":
-        yield Violation(join(path, "text"), "text.empty", "text content blocks must be non-empty")
-
-
 def _check_user_citations(path: str, value: object, role: str, scope: Scope) -> Iterator[Violation]:
     """Section 0: citations are what the model wrote; the newer API version refuses them on user text."""
     if role != "user" or scope.api_version != STRICT_VERSION:
@@ -186,20 +184,13 @@ def _check_user_citations(path: str, value: object, role: str, scope: Scope) -> 
 
 def _check_source(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     source = fields(block.get("source"))
-    at, owner, kind = join(path, "source"), text(block.get("type")), text(source.get("type"))
-    shape = SOURCES[owner].get(kind)
-    if shape is None or (kind == "file" and _files_refused(scope)):
-        allowed = ", ".join(f"'{name}'" for name in SOURCES[owner])
+    at, kind, known = join(path, "source"), text(source.get("type")), SOURCES[text(block.get("type"))]
+    if kind not in known or (kind == "file" and _files_refused(scope)):
+        allowed = ", ".join(f"'{name}'" for name in known)
         message = f"Input tag {shown(kind)} found using 'type' does not match any of the expected tags: {allowed}"
         yield Violation(at, "source.type", message)
         return
-    yield from check_shape(at, source, shape)
-    media = MEDIA_TYPES.get((owner, kind))
-    if media is not None and isinstance(source.get("media_type"), str) and source["media_type"] not in media:
-        expected = ", ".join(sorted(media))
-        yield Violation(join(at, "media_type"), "source.media_type", f"Input should be one of {expected}.")
-    if kind == "base64" and isinstance(source.get("data"), str) and not _BASE64.fullmatch(text(source["data"])):
-        yield Violation(join(at, "data"), "source.base64", "Invalid base64 data (bare base64, no data URL).")
+    yield from check_shape(at, source, known[kind])
     yield from _check_nested(join(at, "content"), source.get("content"), _IN_DOCUMENT, scope)
 
 
@@ -218,37 +209,14 @@ def _check_search_result(path: str, block: Mapping[str, object], scope: Scope) -
     yield from _check_nested(join(path, "content"), block.get("content"), _IN_SEARCH_RESULT, scope)
 
 
-def _check_tool_use(path: str, block: Mapping[str, object], _scope: Scope) -> Iterator[Violation]:
-    call = block.get("id")
-    if isinstance(call, str) and not _TOOL_ID.fullmatch(call):
-        yield Violation(join(path, "id"), "tool_use.id", "String should match pattern '^[a-zA-Z0-9_-]+$'")
-    if block.get("name") == "":
-        yield Violation(join(path, "name"), "tool_use.name", "String should have at least 1 character")
-
-
-def _check_server_tool_use(path: str, block: Mapping[str, object], _scope: Scope) -> Iterator[Violation]:
-    call = block.get("id")
-    if isinstance(call, str) and not _SERVER_ID.fullmatch(call):
-        message = "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
-        yield Violation(join(path, "id"), "server_tool_use.id", message)
-
-
 def _check_tool_result(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    content = block.get("content")
-    if isinstance(content, list) and not content:
-        message = "content should be a string or hold at least one block"
-        yield Violation(join(path, "content"), "tool_result.empty", message)
-    if block.get("is_error") is True:
-        yield from _check_error(join(path, "content"), content)
-    yield from _check_nested(join(path, "content"), content, _IN_TOOL_RESULT, scope)
-
-
-def _check_error(path: str, content: object) -> Iterator[Violation]:
-    """Yield the API's words from the field: an error must say something, and only in words."""
-    if content in (None, "", []):
-        yield Violation(path, "tool_result.error_empty", "content cannot be empty if `is_error` is true")
-    if any(fields(part).get("type") != "text" for part in items(content)):
-        yield Violation(path, "tool_result.error_media", "all content must be type `text` if `is_error` is true")
+    """Report what is in a result. The API's words from the field: an error must say something, and only in words."""
+    at, content = join(path, "content"), block.get("content")
+    if block.get("is_error") is True and content in (None, "", []):
+        yield Violation(at, "tool_result.error_empty", "content cannot be empty if `is_error` is true")
+    if block.get("is_error") is True and any(fields(part).get("type") != "text" for part in items(content)):
+        yield Violation(at, "tool_result.error_media", "all content must be type `text` if `is_error` is true")
+    yield from _check_nested(at, content, _IN_TOOL_RESULT, scope)
 
 
 def _check_thinking(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
@@ -260,20 +228,10 @@ def _check_thinking(path: str, block: Mapping[str, object], scope: Scope) -> Ite
         yield Violation(path, "thinking.altered", message)
 
 
-def _check_redacted(path: str, block: Mapping[str, object], _scope: Scope) -> Iterator[Violation]:
-    if block.get("data") == "":
-        yield Violation(join(path, "data"), "thinking.signature", "Invalid `data` in `redacted_thinking` block.")
-
-
-Inspector = Callable[[str, Mapping[str, object], Scope], Iterator[Violation]]
-_INSPECTORS: Mapping[str, Inspector] = {
-    "text": _check_text,
+_INSPECTORS: Mapping[str, Callable[[str, Mapping[str, object], Scope], Iterator[Violation]]] = {
     "image": _check_source,
     "document": _check_source,
     "search_result": _check_search_result,
     "thinking": _check_thinking,
-    "redacted_thinking": _check_redacted,
-    "tool_use": _check_tool_use,
-    "server_tool_use": _check_server_tool_use,
     "tool_result": _check_tool_result,
 }

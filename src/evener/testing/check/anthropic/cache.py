@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from evener.testing.check.shape import ObjectShape, check_shape, fields, items, join, one_of
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, check_shape, fields, items, join, shape
 
 MAX_MARKS = 4
-_SHAPE = ObjectShape({"type": one_of("ephemeral")}, {"ttl": one_of("5m", "1h")})
+_SHAPE = shape("type: 'ephemeral'", "ttl: '5m'|'1h'")
 _UNMARKABLE = frozenset(("thinking", "redacted_thinking"))
 
 

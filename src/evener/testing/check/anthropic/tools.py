@@ -9,61 +9,46 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.json_schema import ANTHROPIC, ANTHROPIC_FORM, check_arguments, check_subset
 from evener.testing.check.models import ClaudeRow
 from evener.testing.check.scope import Scope
-from evener.testing.check.shape import BOOL, LIST, OBJECT, STR, ObjectShape, check_shape, fields, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import (
+    ObjectShape,
+    Violation,
+    check_shape,
+    fields,
+    items,
+    join,
+    shape,
+    shown,
+    text,
+    text_like,
+)
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _TOOLSET_BETAS = frozenset(("mcp-client-2025-11-20", "mcp-client-2026-09-15"))
 
-_CUSTOM = ObjectShape(
-    {"name": STR, "input_schema": OBJECT},
-    {
-        "type": STR,
-        "description": STR,
-        "cache_control": OBJECT,
-        "input_examples": LIST,
-        "allowed_callers": LIST,
-        "strict": BOOL,
-        "defer_loading": BOOL,
-        "eager_input_streaming": BOOL,
-    },
+_CUSTOM = shape(
+    "name: NAME, input_schema: object",
+    "type description: str, cache_control: object, input_examples allowed_callers: list, "
+    "strict defer_loading eager_input_streaming: bool",
+    NAME=text_like(r"[a-zA-Z0-9_-]{1,128}", Violation("", "tool.name", "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'")),
 )
-_NAMED = ObjectShape({"type": STR, "name": STR}, open=True)
-_UNNAMED = ObjectShape({"type": STR}, open=True)
-_TOOLSET = ObjectShape({"type": STR, "mcp_server_name": STR}, open=True)
+_NAMED = shape("type name: str", open=True)
+_UNNAMED = shape("type: str", open=True)
+_TOOLSET = shape("type mcp_server_name: str", open=True)
 
 # Tools of the provider: the name each version demands; an empty name means the entry carries none.
 PROVIDER_TOOLS: Mapping[str, str] = {
-    "bash_20241022": "bash",
-    "bash_20250124": "bash",
-    "text_editor_20241022": "str_replace_editor",
-    "text_editor_20250124": "str_replace_editor",
-    "text_editor_20250429": "str_replace_based_edit_tool",
-    "text_editor_20250728": "str_replace_based_edit_tool",
-    "computer_20241022": "computer",
-    "computer_20250124": "computer",
-    "computer_20251124": "computer",
-    "computer_toolset_20260801": "",
-    "browser_toolset_20260801": "",
+    **dict.fromkeys(("bash_20241022", "bash_20250124"), "bash"),
+    **dict.fromkeys(("text_editor_20241022", "text_editor_20250124"), "str_replace_editor"),
+    **dict.fromkeys(("text_editor_20250429", "text_editor_20250728"), "str_replace_based_edit_tool"),
+    **dict.fromkeys(("computer_20241022", "computer_20250124", "computer_20251124"), "computer"),
+    **dict.fromkeys(("computer_toolset_20260801", "browser_toolset_20260801", "mcp_toolset"), ""),
     "memory_20250818": "memory",
-    "web_search_20250305": "web_search",
-    "web_search_20260209": "web_search",
-    "web_search_20260318": "web_search",
-    "web_fetch_20250910": "web_fetch",
-    "web_fetch_20260209": "web_fetch",
-    "web_fetch_20260309": "web_fetch",
-    "web_fetch_20260318": "web_fetch",
-    "code_execution_20250522": "code_execution",
-    "code_execution_20250825": "code_execution",
-    "code_execution_20260120": "code_execution",
-    "code_execution_20260521": "code_execution",
-    "tool_search_tool_regex": "tool_search_tool_regex",
-    "tool_search_tool_regex_20251119": "tool_search_tool_regex",
-    "tool_search_tool_bm25": "tool_search_tool_bm25",
-    "tool_search_tool_bm25_20251119": "tool_search_tool_bm25",
+    **dict.fromkeys(("web_search_20250305", "web_search_20260209", "web_search_20260318"), "web_search"),
+    **{f"web_fetch_{day}": "web_fetch" for day in (20250910, 20260209, 20260309, 20260318)},
+    **{f"code_execution_{day}": "code_execution" for day in (20250522, 20250825, 20260120, 20260521)},
+    **dict.fromkeys(("tool_search_tool_regex", "tool_search_tool_regex_20251119"), "tool_search_tool_regex"),
+    **dict.fromkeys(("tool_search_tool_bm25", "tool_search_tool_bm25_20251119"), "tool_search_tool_bm25"),
     "advisor_20260301": "advisor",
-    "mcp_toolset": "",
 }
 
 
@@ -90,10 +75,6 @@ def check_tools(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]
 def _check_custom(path: str, value: object) -> Iterator[Violation]:
     yield from check_shape(path, value, _CUSTOM)
     tool = fields(value)
-    name = tool.get("name")
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        message = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
-        yield Violation(join(path, "name"), "tool.name", message)
     schema = tool.get("input_schema")
     if isinstance(schema, dict):
         yield from _check_input_schema(join(path, "input_schema"), fields(schema))
@@ -159,12 +140,12 @@ def check_choice(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> I
         yield from _check_forced(body, row, thinking)
 
 
-_PARALLEL = {"disable_parallel_tool_use": BOOL}
+_PARALLEL = "disable_parallel_tool_use: bool"
 _CHOICES: Mapping[str, ObjectShape] = {
-    "auto": ObjectShape({"type": STR}, _PARALLEL),
-    "any": ObjectShape({"type": STR}, _PARALLEL),
-    "none": ObjectShape({"type": STR}),
-    "tool": ObjectShape({"type": STR, "name": STR}, _PARALLEL),
+    "auto": shape("type: str", _PARALLEL),
+    "any": shape("type: str", _PARALLEL),
+    "none": shape("type: str"),
+    "tool": shape("type name: str", _PARALLEL),
 }
 
 

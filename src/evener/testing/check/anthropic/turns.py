@@ -1,7 +1,7 @@
 """How the messages of one Anthropic request fit together: order of roles, pairing of calls and results, thinking.
 
 Consecutive messages of one role are merged by the server, so everything here is judged on the merged turns. Never looks at
-the fields of a block (see anthropic_blocks).
+the fields of a block (see blocks).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from evener.testing.check.models import ClaudeRow
-from evener.testing.check.shape import fields, items, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, items, text
 
 _THINKING = frozenset(("thinking", "redacted_thinking"))
 _HOSTED_CALLS = frozenset(("server_tool_use", "mcp_tool_use"))

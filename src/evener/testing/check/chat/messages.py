@@ -1,64 +1,101 @@
-"""Messages of the Chat wire: role, content and tool calls, one message at a time. Sheet section 3.
+"""Messages of the Chat wire, one at a time: role, content and its parts, tool calls. Sheet section 3.
 
-Never looks at neighbours (see turns).
+Never looks at neighbours (see turns), never downloads or decodes anything: media is judged by the form of its URL. Only
+OpenAI's own server is held to the list of part types; others take more (`document_url`, `video_url`, `thinking` are recorded).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect
-from evener.testing.check.chat.parts import check_audio, check_parts
 from evener.testing.check.models import ChatRow
-from evener.testing.check.responses.parts import loosened
+from evener.testing.check.openai import IMAGE_URL, NAME, WRONG_IMAGE, WRONG_NAME, json_text
 from evener.testing.check.shape import (
-    INT,
-    LIST,
-    OBJECT,
-    STR,
-    STR_OR_LIST,
-    STR_OR_OBJECT,
+    KINDS,
+    Kind,
     ObjectShape,
+    Violation,
     check_shape,
     fields,
     items,
     join,
+    limited,
+    shape,
     shown,
     text,
+    text_like,
 )
-from evener.testing.check.violation import Violation
 
-_SPOKEN = ObjectShape({"role": STR, "content": STR_OR_LIST}, {"name": STR})
+_SPOKEN = shape("role: str, content: str|list", "name: str")
 # OpenAI's own answers carry `annotations`, and its examples send whole answers back; `name` is old but documented.
 MESSAGES: Mapping[str, ObjectShape] = {
     "system": _SPOKEN,
     "developer": _SPOKEN,
     "user": _SPOKEN,
-    "assistant": ObjectShape(
-        {"role": STR},
-        {
-            "content": STR_OR_LIST,
-            "name": STR,
-            "refusal": STR,
-            "audio": OBJECT,
-            "tool_calls": LIST,
-            "function_call": OBJECT,
-            "annotations": LIST,
-        },
+    "assistant": shape(
+        "role: str",
+        "content: str|list, name refusal: str, audio function_call: object, tool_calls annotations: list",
     ),
-    "tool": ObjectShape({"role": STR, "content": STR_OR_LIST, "tool_call_id": STR}, {"name": STR}),
-    "function": ObjectShape({"role": STR, "name": STR}, {"content": STR_OR_LIST}),
+    "tool": shape("role tool_call_id: str, content: str|list", "name: str"),
+    "function": shape("role name: str", "content: str|list"),
 }
 # Clients that gather a stream send its `index` back.
-_CALL = {"id": STR}
 _CALLS: Mapping[str, ObjectShape] = {
-    "function": ObjectShape({**_CALL, "function": OBJECT}, {"type": STR, "index": INT}),
-    "custom": ObjectShape({**_CALL, "custom": OBJECT}, {"type": STR, "index": INT}),
+    "function": shape("id: str, function: object", "type: str, index: int"),
+    "custom": shape("id: str, custom: object", "type: str, index: int"),
 }
-_FUNCTION = ObjectShape({"name": STR, "arguments": STR})
-_FUNCTION_OR_OBJECT = ObjectShape({"name": STR, "arguments": STR_OR_OBJECT})
-_CUSTOM = ObjectShape({"name": STR, "input": STR})
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = text_like(NAME, Violation("", "tool_call.name", WRONG_NAME))
+_NOT_JSON = Violation("", "tool_call.arguments", "arguments must be a string of JSON.")
+_FUNCTION = shape("name: NAME, arguments: JSON", NAME=_NAME, JSON=json_text(_NOT_JSON))
+_FUNCTION_OR_OBJECT = shape("name: NAME, arguments: JSON", NAME=_NAME, JSON=json_text(_NOT_JSON, "str|object"))
+_CUSTOM = shape("name: NAME, input: str", NAME=_NAME)
+
+_BREAKPOINT = "prompt_cache_breakpoint: object"
+# The Mistral SDK's types allow a bare string for an image or an audio clip, so only OpenAI is held to the object.
+_STRICT: Mapping[str, ObjectShape] = {
+    "text": shape("type text: str", _BREAKPOINT),
+    "image_url": shape("type: str, image_url: object", _BREAKPOINT),
+    "input_audio": shape("type: str, input_audio: object", _BREAKPOINT),
+    "file": shape("type: str, file: object", _BREAKPOINT),
+    "refusal": shape("type refusal: str"),
+}
+_UNKNOWN = shape("type: str")
+_LOOSE: Mapping[str, ObjectShape] = {
+    **_STRICT,
+    "image_url": shape("type: str, image_url: str|object"),
+    "input_audio": shape("type: str, input_audio: str|object"),
+}
+SPEAKERS: Mapping[str, tuple[str, ...]] = {
+    "user": ("text", "image_url", "input_audio", "file"),
+    "system": ("text",),
+    "developer": ("text",),
+    "tool": ("text",),
+    "function": ("text",),
+    "assistant": ("text", "refusal"),
+}
+
+
+def _media(url: Kind, clip: Kind, data: Kind) -> Mapping[str, ObjectShape]:
+    """Return what media holds, by the type of its part, with the forms of an address, of a sound and of a file."""
+    return {
+        "image_url": shape("url: URL", "detail: 'auto'|'low'|'high'|'original'", URL=url),
+        "input_audio": shape("data: str, format: CLIP", CLIP=clip),
+        "file": shape("", "file_data: DATA, file_id filename: str", DATA=data),
+    }
+
+
+# OpenAI's limits on each kind of media. The recorded refusal of an uploaded image names PDF as the only type; so does the
+# refusal of plain URLs in reports.
+_STRICT_MEDIA = _media(
+    text_like(IMAGE_URL, Violation("", "image.url", WRONG_IMAGE)),
+    text_like("wav|mp3", Violation("", "audio.format", "Invalid value: {value}. Supported values are: 'wav' and 'mp3'.")),
+    limited(
+        "str",
+        lambda value: text(value).lower().startswith("data:application/pdf;base64,"),
+        Violation("", "file.data_url", "Expected a base64-encoded data URL with an application/pdf MIME type."),
+    ),
+)
+_LOOSE_MEDIA = _media(KINDS["str"], KINDS["str"], KINDS["str"])
 
 
 def check_messages(messages: object, dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
@@ -68,17 +105,16 @@ def check_messages(messages: object, dialect: ChatDialect, row: ChatRow) -> Iter
     for index, value in enumerate(items(messages)):
         path, message = f"messages[{index}]", fields(value)
         role = text(message.get("role"))
-        shape = MESSAGES.get(role)
         if not isinstance(value, dict):
             yield Violation(path, "type", "Input should be an object (a message).")
-        elif shape is None:
+        elif role not in MESSAGES:
             listed = ", ".join(f"'{name}'" for name in MESSAGES)
             reason = f"Invalid value: {shown(role)}. Supported values are: {listed}."
             yield Violation(join(path, "role"), "message.role", reason)
         else:
-            yield from check_shape(path, message, shape if dialect.known_only else loosened(shape))
+            yield from check_shape(path, message, MESSAGES[role], loose=not dialect.known_only)
             yield from _check_content(path, message, role, dialect)
-            yield from check_audio(path, message.get("content"), row)
+            yield from _check_audio(path, message.get("content"), row)
             yield from _check_role(path, role, row)
             if role == "assistant":
                 yield from _check_assistant(path, message, dialect)
@@ -89,7 +125,7 @@ def _check_content(path: str, message: Mapping[str, object], role: str, dialect:
     tolerated = bool(items(message.get("tool_calls"))) and not dialect.filled_content
     if content == [] and not tolerated:
         yield Violation(join(path, "content"), "content.empty", "Invalid content: empty array. Expected at least one part.")
-    yield from check_parts(join(path, "content"), content, role, dialect)
+    yield from _check_parts(join(path, "content"), content, role, dialect)
 
 
 def _check_role(path: str, role: str, row: ChatRow) -> Iterator[Violation]:
@@ -121,18 +157,16 @@ def _check_call(path: str, call: Mapping[str, object], dialect: ChatDialect) -> 
     if kind is None and dialect.typed:
         yield Violation(join(path, "type"), "missing", "Missing required parameter: the call's type.")
     named = text(kind) if kind is not None else "function"
-    shape = _CALLS.get(named)
-    if shape is None:
+    if named not in _CALLS:
         reason = f"Invalid value: {shown(named)}. Supported values are: 'function' and 'custom'."
         yield Violation(join(path, "type"), "tool_call.type", reason)
         return
-    yield from check_shape(path, call, shape if dialect.known_only else loosened(shape))
+    yield from check_shape(path, call, _CALLS[named], loose=not dialect.known_only)
     yield from _check_call_id(path, call.get("id"), dialect)
     if not isinstance(call.get(named), dict):
         return
     inner = _CUSTOM if named == "custom" else _FUNCTION_OR_OBJECT if dialect.object_arguments else _FUNCTION
-    yield from check_shape(join(path, named), call[named], inner if dialect.known_only else loosened(inner))
-    yield from _check_function(join(path, named), fields(call[named]))
+    yield from check_shape(join(path, named), call[named], inner, loose=not dialect.known_only)
 
 
 def _check_call_id(path: str, name: object, dialect: ChatDialect) -> Iterator[Violation]:
@@ -147,20 +181,39 @@ def _check_call_id(path: str, name: object, dialect: ChatDialect) -> Iterator[Vi
         yield Violation(at, "tool_call.id_format", message)
 
 
-def _check_function(path: str, called: Mapping[str, object]) -> Iterator[Violation]:
-    name, arguments = called.get("name"), called.get("arguments")
-    if isinstance(name, str) and not NAME.fullmatch(name):
-        message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 64 characters."
-        yield Violation(join(path, "name"), "tool_call.name", message)
-    if isinstance(arguments, str) and not _is_json(arguments):
-        yield Violation(join(path, "arguments"), "tool_call.arguments", "arguments must be a string of JSON.")
+def _check_parts(path: str, content: object, role: str, dialect: ChatDialect) -> Iterator[Violation]:
+    """Report parts that this role may not send to this server, or that are malformed."""
+    for index, value in enumerate(items(content)):
+        at, part = f"{path}[{index}]", fields(value)
+        kind = text(part.get("type"))
+        if not isinstance(value, dict):
+            yield Violation(at, "type", "Input should be an object (a content part).")
+        elif kind in dialect.refused_parts or (dialect.known_only and kind not in SPEAKERS[role]):
+            allowed = " and ".join(f"'{name}'" for name in SPEAKERS[role] if name not in dialect.refused_parts)
+            message = f"Invalid value: {shown(kind)}. Supported values are: {allowed}."
+            yield Violation(join(at, "type"), "content.type", message)
+        else:
+            yield from _check_part(at, part, dialect)
 
 
-def _is_json(raw: str) -> bool:
-    try:
-        json.loads(raw)
-    except ValueError:
-        return False
-    except RecursionError:
-        return True
-    return True
+def _check_part(path: str, part: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
+    kind = text(part.get("type"))
+    known = (_STRICT if dialect.known_only else _LOOSE).get(kind, _UNKNOWN)
+    yield from check_shape(path, part, known, loose=not dialect.known_only)
+    if kind == "text" and part.get("text") == "" and dialect.filled_text:
+        yield Violation(join(path, "text"), "text.empty", "text content blocks must be non-empty")
+    inner = (_STRICT_MEDIA if dialect.known_only else _LOOSE_MEDIA).get(kind)
+    if inner is None or not isinstance(part.get(kind), dict):
+        return
+    held = fields(part[kind])
+    yield from check_shape(join(path, kind), held, inner, loose=not dialect.known_only)
+    if kind == "file" and held.get("file_data") is None and held.get("file_id") is None:
+        # A file without any source means nothing to any server.
+        yield Violation(join(path, kind), "file.source", "Missing required parameter: one of file_data, file_id.")
+
+
+def _check_audio(path: str, content: object, row: ChatRow) -> Iterator[Violation]:
+    """Report audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
+    if not row.audio and any(fields(part).get("type") == "input_audio" for part in items(content)):
+        message = f"Invalid '{path}'. Content blocks are expected to be either text or image_url type."
+        yield Violation(path, "audio.model", message)

@@ -1,36 +1,32 @@
 """Tools, tool choice and response format of one Chat request. Sheet sections 4 and 5. Never looks at calls in messages."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
-from evener.testing.check.chat.messages import NAME
 from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ChatRow
-from evener.testing.check.responses.parts import loosened
+from evener.testing.check.openai import NAME, WRONG_NAME, says_json
 from evener.testing.check.shape import (
-    BOOL,
-    LIST,
-    OBJECT,
-    STR,
     ObjectShape,
+    Violation,
     check_shape,
     fields,
     items,
     join,
-    one_of,
+    shape,
     shown,
     text,
+    text_like,
 )
-from evener.testing.check.violation import Violation
 
 _TOOLS: Mapping[str, ObjectShape] = {
-    "function": ObjectShape({"function": OBJECT}, {"type": STR}),
-    "custom": ObjectShape({"custom": OBJECT}, {"type": STR}),
+    "function": shape("function: object", "type: str"),
+    "custom": shape("custom: object", "type: str"),
 }
+_NAME = text_like(NAME, Violation("", "tool.name", WRONG_NAME))
 _INNER: Mapping[str, ObjectShape] = {
-    "function": ObjectShape({"name": STR}, {"description": STR, "parameters": OBJECT, "strict": BOOL}),
-    "custom": ObjectShape({"name": STR}, {"description": STR, "format": OBJECT}),
+    "function": shape("name: NAME", "description: str, parameters: object, strict: bool", NAME=_NAME),
+    "custom": shape("name: NAME", "description: str, format: object", NAME=_NAME),
 }
 
 
@@ -68,27 +64,22 @@ def check_tools(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) 
 
 def _check_tool(path: str, tool: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
     kind = _kind(tool)
-    shape = _TOOLS.get(kind)
     if tool.get("type") is None and dialect.typed:
         yield Violation(join(path, "type"), "missing", "Missing required parameter: the tool's type.")
-    if shape is None:
+    if kind not in _TOOLS:
         # Clones have hosted tools of their own (recorded on OpenRouter), so only OpenAI is held to the list.
         if dialect.known_only or not kind:
             message = f"Invalid value: {shown(kind)}. Supported values are: 'function' and 'custom'."
             yield Violation(join(path, "type"), "tool.type", message)
         return
-    yield from check_shape(path, tool, shape if dialect.known_only else loosened(shape))
+    yield from check_shape(path, tool, _TOOLS[kind], loose=not dialect.known_only)
     if isinstance(tool.get(kind), dict):
-        inner = _INNER[kind]
-        yield from check_shape(join(path, kind), tool[kind], inner if dialect.known_only else loosened(inner))
+        yield from check_shape(join(path, kind), tool[kind], _INNER[kind], loose=not dialect.known_only)
         yield from _check_function(join(path, kind), fields(tool[kind]), dialect)
 
 
 def _check_function(path: str, function: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    name, parameters = function.get("name"), function.get("parameters")
-    if isinstance(name, str) and not NAME.fullmatch(name):
-        message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 64 characters."
-        yield Violation(join(path, "name"), "tool.name", message)
+    parameters = function.get("parameters")
     if not isinstance(parameters, dict):
         return
     form = OPENAI_FORM if dialect.strict_schemas else CLONE_FORM
@@ -97,12 +88,11 @@ def _check_function(path: str, function: Mapping[str, object], dialect: ChatDial
         yield from check_subset(join(path, "parameters"), parameters, OPENAI)
 
 
-_NAMED = ObjectShape({"name": STR})
-_ALLOWED = ObjectShape({"mode": one_of("auto", "required"), "tools": LIST})
+_NAMED = shape("name: str")
 _CHOICES: Mapping[str, tuple[ObjectShape, ObjectShape]] = {
-    "function": (ObjectShape({"function": OBJECT}, {"type": STR}), _NAMED),
-    "custom": (ObjectShape({"custom": OBJECT}, {"type": STR}), _NAMED),
-    "allowed_tools": (ObjectShape({"type": STR, "allowed_tools": OBJECT}), _ALLOWED),
+    "function": (shape("function: object", "type: str"), _NAMED),
+    "custom": (shape("custom: object", "type: str"), _NAMED),
+    "allowed_tools": (shape("type: str, allowed_tools: object"), shape("mode: 'auto'|'required', tools: list")),
 }
 
 
@@ -134,9 +124,9 @@ def _check_chosen(body: Mapping[str, object], chosen: Mapping[str, object], dial
         return
     outer, inner = shapes
     path = join("tool_choice", kind)
-    yield from check_shape("tool_choice", chosen, outer if dialect.known_only else loosened(outer))
+    yield from check_shape("tool_choice", chosen, outer, loose=not dialect.known_only)
     if isinstance(chosen.get(kind), dict):
-        yield from check_shape(path, chosen[kind], inner if dialect.known_only else loosened(inner))
+        yield from check_shape(path, chosen[kind], inner, loose=not dialect.known_only)
     known = {(_kind(tool), _name_in(tool)) for tool in map(fields, items(body.get("tools")))}
     wanted = items(fields(chosen.get(kind)).get("tools")) if kind == "allowed_tools" else [chosen]
     for one in map(fields, wanted):
@@ -151,12 +141,15 @@ def _name_in(value: Mapping[str, object]) -> str:
 
 
 _FORMATS: Mapping[str, ObjectShape] = {
-    "text": ObjectShape({"type": STR}),
-    "json_object": ObjectShape({"type": STR}),
-    "json_schema": ObjectShape({"type": STR, "json_schema": OBJECT}),
+    "text": shape("type: str"),
+    "json_object": shape("type: str"),
+    "json_schema": shape("type: str, json_schema: object"),
 }
-_SCHEMA = ObjectShape({"name": STR}, {"schema": OBJECT, "strict": BOOL, "description": STR})
-_JSON = re.compile("json", re.IGNORECASE)
+_SCHEMA = shape(
+    "name: NAME",
+    "schema: object, strict: bool, description: str",
+    NAME=text_like(NAME, Violation("", "format.name", WRONG_NAME)),
+)
 
 
 def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
@@ -166,13 +159,12 @@ def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[V
         return
     held = fields(form)
     kind = text(held.get("type"))
-    shape = _FORMATS.get(kind)
-    if shape is None:
+    if kind not in _FORMATS:
         message = f"Invalid value: {shown(kind)}. Supported values are: 'json_object', 'json_schema', and 'text'."
         yield Violation("response_format.type", "format.type", message)
         return
-    yield from check_shape("response_format", held, shape if dialect.known_only else loosened(shape))
-    if kind == "json_object" and not _says_json(body):
+    yield from check_shape("response_format", held, _FORMATS[kind], loose=not dialect.known_only)
+    if kind == "json_object" and not says_json(body.get("messages")):
         message = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
         yield Violation("messages", "format.json_word", message)
     if kind == "json_schema" and isinstance(held.get("json_schema"), dict):
@@ -180,19 +172,6 @@ def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[V
 
 
 def _check_schema(path: str, held: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    yield from check_shape(path, held, _SCHEMA if dialect.known_only else loosened(_SCHEMA))
-    name = held.get("name")
-    if isinstance(name, str) and not NAME.fullmatch(name):
-        message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 64 characters."
-        yield Violation(join(path, "name"), "format.name", message)
+    yield from check_shape(path, held, _SCHEMA, loose=not dialect.known_only)
     if held.get("strict") is True and dialect.strict_schemas and isinstance(held.get("schema"), dict):
         yield from check_subset(join(path, "schema"), held["schema"], OPENAI)
-
-
-def _says_json(body: Mapping[str, object]) -> bool:
-    for message in map(fields, items(body.get("messages"))):
-        content = message.get("content")
-        said = [content, *(fields(part).get("text") for part in items(content))]
-        if any(_JSON.search(text(one)) for one in said):
-            return True
-    return False

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from evener.testing.check.chat.dialects import ChatDialect, is_thinking
-from evener.testing.check.shape import fields, items, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, items, shown, text
 
 Message = Mapping[str, object]
 

@@ -25,8 +25,7 @@ from evener.testing.check.gemini.fields import (
     read,
 )
 from evener.testing.check.models import GeminiRow
-from evener.testing.check.shape import join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, join, shown, text
 
 # Section 3: exactly one of these per part.
 DATA: Mapping[str, tuple[MessageType, tuple[str, ...]] | None] = {

@@ -12,8 +12,7 @@ from typing import cast
 
 import msgspec
 
-from evener.testing.check.shape import ANY, BOOL, OBJECT, STR, Kind, is_int, is_number, join, shown
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Kind, Violation, check_kind, is_int, is_number, is_text, join, read_kinds, shown, text
 
 _NUMERAL = re.compile(r"-?\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,3})?", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\-\s]*={0,2}", re.ASCII)
@@ -36,23 +35,32 @@ def _is_integer(value: object) -> bool:
     return read is not None and abs(read) < 2**53 and read == int(read)
 
 
-NUMBER = Kind("a number", lambda value: number(value) is not None)
-INTEGER = Kind("an integer", _is_integer)
-REPEATED = Kind("an array of objects", lambda value: isinstance(value, list | dict))
-STRINGS = Kind("an array of strings", lambda value: isinstance(value, list | str))
-STRUCT = Kind("an object (Struct)", lambda value: isinstance(value, dict))
-# Standard and URL-safe letters are both recorded; a data URL is neither.
-BASE64 = Kind("base64", lambda value: isinstance(value, str) and _BASE64.fullmatch(value.strip()) is not None)
+_OWN: Mapping[str, Kind] = {
+    "number": Kind("a number", lambda value: number(value) is not None),
+    "int": Kind("an integer", _is_integer),
+    "messages": Kind("an array of objects", lambda value: isinstance(value, list | dict)),
+    "texts": Kind("an array of strings", lambda value: isinstance(value, list | str)),
+    "struct": Kind("an object (Struct)", lambda value: isinstance(value, dict)),
+    # Standard and URL-safe letters are both recorded; a data URL is neither.
+    "base64": Kind(
+        "base64",
+        is_text,
+        lambda value: _BASE64.fullmatch(text(value).strip()) is not None,
+        Violation("", "base64", "Invalid value: should be base64."),
+    ),
+}
 
 
 def enum(*names: str) -> Kind:
     """Return a closed set of names, in any letter case; its numbers are not judged."""
-    known = frozenset(names)
-
-    def accepts(value: object) -> bool:
-        return is_int(value) or (isinstance(value, str) and value.upper() in known)
-
-    return Kind(f"one of {', '.join(names)}", accepts, closed=True)
+    expected = f"one of {', '.join(names)}"
+    broken = Violation("", "enum", f"Invalid value {{value}}: should be {expected}.")
+    return Kind(
+        expected,
+        lambda value: is_int(value) or is_text(value),
+        lambda value: is_int(value) or text(value).upper() in names,
+        broken,
+    )
 
 
 class MessageType(msgspec.Struct, frozen=True):
@@ -62,8 +70,9 @@ class MessageType(msgspec.Struct, frozen=True):
     names: Mapping[str, str]
 
 
-def message(**kinds: Kind) -> MessageType:
-    """Return a message type from snake_case names."""
+def message(line: str, **own: Kind) -> MessageType:
+    """Return a message type from a line of snake_case names, written as in `shape`."""
+    kinds = read_kinds(line, {**_OWN, **own})
     names = {spelling: _camel(name) for name in kinds for spelling in (name, _camel(name))}
     return MessageType({_camel(name): kind for name, kind in kinds.items()}, names)
 
@@ -74,115 +83,48 @@ def _camel(name: str) -> str:
 
 
 BODY = message(
-    model=STR,
-    contents=REPEATED,
-    system_instruction=OBJECT,
-    tools=REPEATED,
-    tool_config=OBJECT,
-    generation_config=OBJECT,
-    safety_settings=REPEATED,
-    cached_content=STR,
-    labels=OBJECT,
-    service_tier=ANY,
-    store=BOOL,
-    continuation_token=STR,
-    model_armor_config=OBJECT,
-    output_config=OBJECT,
+    "model cached_content continuation_token: str, contents tools safety_settings: messages, store: bool, service_tier: any, "
+    "system_instruction tool_config generation_config labels model_armor_config output_config: object"
 )
-CONTENT = message(role=STR, parts=REPEATED)
+CONTENT = message("role: str, parts: messages")
 PART = message(
-    text=STR,
-    inline_data=OBJECT,
-    file_data=OBJECT,
-    function_call=OBJECT,
-    function_response=OBJECT,
-    executable_code=OBJECT,
-    code_execution_result=OBJECT,
-    tool_call=OBJECT,
-    tool_response=OBJECT,
-    thought=BOOL,
-    thought_signature=BASE64,
-    video_metadata=OBJECT,
-    media_resolution=ANY,
-    media_processing=ANY,
-    part_metadata=STRUCT,
-    audio_transcription=OBJECT,
-    speech_metadata=OBJECT,
+    "text: str, inline_data file_data function_call function_response executable_code code_execution_result: object, "
+    "tool_call tool_response video_metadata audio_transcription speech_metadata: object, part_metadata: struct, "
+    "thought: bool, thought_signature: base64, media_resolution media_processing: any"
 )
-BLOB = message(mime_type=STR, data=BASE64, display_name=STR)
-FILE = message(file_uri=STR, mime_type=STR, display_name=STR)
-CALL = message(id=STR, name=STR, args=STRUCT, partial_args=REPEATED, will_continue=BOOL)
-RESPONSE = message(id=STR, name=STR, response=STRUCT, parts=REPEATED, scheduling=ANY, will_continue=BOOL)
-RESPONSE_PART = message(inline_data=OBJECT, file_data=OBJECT, media_processing=ANY)
-CODE = message(id=STR, language=ANY, code=STR)
-CODE_RESULT = message(id=STR, outcome=ANY, output=STR)
-HOSTED_CALL = message(id=STR, tool_type=ANY, args=STRUCT)
-HOSTED_RESPONSE = message(id=STR, tool_type=ANY, response=STRUCT)
+BLOB = message("mime_type display_name: str, data: base64")
+FILE = message("file_uri mime_type display_name: str")
+CALL = message("id name: str, args: struct, partial_args: messages, will_continue: bool")
+RESPONSE = message("id name: str, response: struct, parts: messages, scheduling: any, will_continue: bool")
+RESPONSE_PART = message("inline_data file_data: object, media_processing: any")
+CODE = message("id code: str, language: any")
+CODE_RESULT = message("id output: str, outcome: any")
+HOSTED_CALL = message("id: str, tool_type: any, args: struct")
+HOSTED_RESPONSE = message("id: str, tool_type: any, response: struct")
 TOOL = message(
-    function_declarations=REPEATED,
-    google_search=OBJECT,
-    google_search_retrieval=OBJECT,
-    google_maps=OBJECT,
-    url_context=OBJECT,
-    code_execution=OBJECT,
-    file_search=OBJECT,
-    computer_use=OBJECT,
-    mcp_servers=REPEATED,
-    retrieval=OBJECT,
-    enterprise_web_search=OBJECT,
-    parallel_ai_search=OBJECT,
-    exa_ai_search=OBJECT,
+    "function_declarations mcp_servers: messages, google_search google_search_retrieval google_maps url_context: object, "
+    "code_execution file_search computer_use retrieval enterprise_web_search parallel_ai_search exa_ai_search: object"
 )
 DECLARATION = message(
-    name=STR,
-    description=STR,
-    parameters=OBJECT,
-    parameters_json_schema=OBJECT,
-    response=OBJECT,
-    response_json_schema=OBJECT,
-    behavior=ANY,
+    "name description: str, parameters parameters_json_schema response response_json_schema: object, behavior: any"
 )
-TOOL_CONFIG = message(function_calling_config=OBJECT, retrieval_config=OBJECT, include_server_side_tool_invocations=BOOL)
+TOOL_CONFIG = message("function_calling_config retrieval_config: object, include_server_side_tool_invocations: bool")
 CALLING_CONFIG = message(
-    mode=enum("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
-    allowed_function_names=STRINGS,
-    stream_function_call_arguments=BOOL,
+    "mode: MODE, allowed_function_names: texts, stream_function_call_arguments: bool",
+    MODE=enum("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"),
 )
 GENERATION = message(
-    temperature=NUMBER,
-    top_p=NUMBER,
-    top_k=NUMBER,
-    candidate_count=INTEGER,
-    max_output_tokens=INTEGER,
-    stop_sequences=STRINGS,
-    seed=INTEGER,
-    presence_penalty=NUMBER,
-    frequency_penalty=NUMBER,
-    response_logprobs=BOOL,
-    logprobs=INTEGER,
-    response_mime_type=STR,
-    response_schema=OBJECT,
-    response_json_schema=ANY,
-    response_format=REPEATED,
-    response_modalities=STRINGS,
-    thinking_config=OBJECT,
-    media_resolution=ANY,
-    speech_config=OBJECT,
-    image_config=OBJECT,
-    audio_timestamp=BOOL,
-    enable_affective_dialog=BOOL,
-    enable_enhanced_civic_answers=BOOL,
-    routing_config=OBJECT,
-    model_config=OBJECT,
-    translation_config=OBJECT,
-    audio_transcription_config=OBJECT,
+    "temperature top_p top_k presence_penalty frequency_penalty: number, response_mime_type: str, response_format: messages, "
+    "candidate_count max_output_tokens seed logprobs: int, stop_sequences response_modalities: texts, "
+    "response_logprobs audio_timestamp enable_affective_dialog enable_enhanced_civic_answers: bool, "
+    "response_schema thinking_config speech_config image_config routing_config model_config translation_config: object, "
+    "audio_transcription_config: object, response_json_schema media_resolution: any"
 )
 THINKING = message(
-    include_thoughts=BOOL,
-    thinking_budget=INTEGER,
-    thinking_level=enum("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"),
+    "include_thoughts: bool, thinking_budget: int, thinking_level: LEVEL",
+    LEVEL=enum("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"),
 )
-SAFETY = message(category=ANY, threshold=ANY, method=ANY)
+SAFETY = message("category threshold method: any")
 
 # The names that one of the two platforms does not have: sections 2 to 4, and what the SDK refuses to send there.
 PLATFORMS: Mapping[str, frozenset[str]] = {
@@ -227,19 +169,7 @@ def check_message(path: str, value: object, kind: MessageType, platform: str = "
         elif one is not None and known in absent:
             yield Violation(join(path, known), "field.platform", f"'{known}' does not exist on this platform.")
         elif one is not None:
-            yield from _check_kind(join(path, known), one, kind.kinds[known])
-
-
-def _check_kind(path: str, value: object, kind: Kind) -> Iterator[Violation]:
-    if kind.accepts(value):
-        return
-    reason = f"Invalid value at '{path}': should be {kind.expected}."
-    if isinstance(value, str) and kind.closed:
-        yield Violation(path, "enum", reason)
-    elif isinstance(value, str) and kind is BASE64:
-        yield Violation(path, "base64", reason)
-    else:
-        yield Violation(path, "type", reason)
+            yield from check_kind(join(path, known), one, kind.kinds[known])
 
 
 def missing(path: str, held: Mapping[str, object], *names: str) -> Iterator[Violation]:

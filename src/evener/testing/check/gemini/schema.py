@@ -7,37 +7,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from evener.testing.check.gemini.fields import INTEGER, NUMBER, STRINGS, check_message, listed, message, read
-from evener.testing.check.shape import ANY, BOOL, OBJECT, STR, fields, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.gemini.fields import check_message, listed, message, read
+from evener.testing.check.shape import Violation, fields, items, join, shown, text
 
 # `additionalProperties` was long refused and now is not: the sheet advises to drop it, so it passes.
 SCHEMA = message(
-    type=ANY,
-    format=STR,
-    title=STR,
-    description=STR,
-    nullable=BOOL,
-    enum=ANY,
-    items=OBJECT,
-    min_items=INTEGER,
-    max_items=INTEGER,
-    properties=OBJECT,
-    required=STRINGS,
-    property_ordering=STRINGS,
-    min_properties=INTEGER,
-    max_properties=INTEGER,
-    minimum=NUMBER,
-    maximum=NUMBER,
-    min_length=INTEGER,
-    max_length=INTEGER,
-    pattern=STR,
-    any_of=ANY,
-    default=ANY,
-    example=ANY,
-    additional_properties=ANY,
-    ref=STR,
-    defs=OBJECT,
+    "format title description pattern ref: str, nullable: bool, items properties defs: object, minimum maximum: number, "
+    "min_items max_items min_properties max_properties min_length max_length: int, required property_ordering: texts, "
+    "type enum any_of default example additional_properties: any"
 )
 _TYPES = frozenset(("TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"))
 # Keywords that only describe. A recorded schema has `title` beside its root `$ref`, against the documented rule.

@@ -17,8 +17,7 @@ from evener.testing.check.gemini.fields import (
 from evener.testing.check.gemini.schema import check_json_schema, check_schema, is_object
 from evener.testing.check.json_schema import GEMINI_FORM, check_arguments
 from evener.testing.check.models import GeminiRow
-from evener.testing.check.shape import fields, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, join, shown, text
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 

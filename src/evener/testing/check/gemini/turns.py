@@ -13,8 +13,7 @@ import msgspec
 from evener.testing.check.gemini.contents import DATA
 from evener.testing.check.gemini.fields import CALL, CONTENT, PART, RESPONSE, listed, read
 from evener.testing.check.models import GeminiRow
-from evener.testing.check.shape import shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, shown, text
 
 Fields = Mapping[str, object]
 

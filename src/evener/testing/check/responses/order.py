@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evener.testing.check.models import ServerRow
 from evener.testing.check.responses.items import item_type
 from evener.testing.check.scope import Scope
-from evener.testing.check.shape import fields, items, join, shown, text
-from evener.testing.check.violation import Violation
+from evener.testing.check.shape import Violation, fields, items, join, shown, text
 
 _ANSWERS: Mapping[str, str] = {
     "function_call_output": "function_call",
@@ -91,7 +90,8 @@ def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Viol
         if item_type(item) != "reasoning":
             continue
         after = listed[index + 1] if index + 1 < len(listed) else {}
-        if not _follows(after) or (needs_id and text(item.get("id")) and _is_rewritten(after)):
+        rewritten = item_type(after) == "message" and not after.get("id")
+        if not _follows(after) or (needs_id and text(item.get("id")) and rewritten):
             name = shown(text(item.get("id")))
             message = f"Item {name} of type 'reasoning' was provided without its required following item."
             yield Violation(f"input[{index}]", "reasoning.following", message)
@@ -111,10 +111,6 @@ def _check_bound(listed: Sequence[Item], bound: Mapping[str, str]) -> Iterator[V
 def _follows(after: Item) -> bool:
     kind = item_type(after)
     return kind in _PRODUCED and (kind != "message" or after.get("role") == "assistant")
-
-
-def _is_rewritten(after: Item) -> bool:
-    return item_type(after) == "message" and not after.get("id")
 
 
 def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:

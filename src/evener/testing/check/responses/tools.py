@@ -6,54 +6,40 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ServerRow
+from evener.testing.check.openai import LONG_NAME, NAME, WRONG_LONG_NAME, WRONG_NAME, says_json
 from evener.testing.check.responses.items import item_type
-from evener.testing.check.responses.parts import loosened
 from evener.testing.check.shape import (
-    BOOL,
-    LIST,
-    OBJECT,
-    STR,
     ObjectShape,
+    Violation,
     check_shape,
     fields,
     items,
     join,
-    one_of,
+    shape,
     shown,
     text,
+    text_like,
 )
-from evener.testing.check.violation import Violation
 
-_FUNCTION = ObjectShape(
-    {"type": STR, "name": STR},
-    {
-        "description": STR,
-        "parameters": OBJECT,
-        "strict": BOOL,
-        "defer_loading": BOOL,
-        "async": BOOL,
-        "output_schema": OBJECT,
-        "allowed_callers": LIST,
-    },
+_FUNCTION = shape(
+    "type name: str",
+    "description: str, parameters output_schema: object, strict defer_loading async: bool, allowed_callers: list",
 )
-_OPEN = ObjectShape({"type": STR}, open=True)
 TOOLS: Mapping[str, ObjectShape] = {
     "function": _FUNCTION,
-    "custom": ObjectShape({"type": STR, "name": STR}, {"description": STR, "format": OBJECT}, open=True),
-    "namespace": ObjectShape({"type": STR, "name": STR, "tools": LIST}, {"description": STR}, open=True),
-    "file_search": ObjectShape({"type": STR, "vector_store_ids": LIST}, open=True),
-    "mcp": ObjectShape({"type": STR, "server_label": STR}, open=True),
+    "custom": shape("type name: str", "description: str, format: object", open=True),
+    "namespace": shape("type name: str, tools: list", "description: str", open=True),
+    "file_search": shape("type: str, vector_store_ids: list", open=True),
+    "mcp": shape("type server_label: str", open=True),
     **dict.fromkeys(
         (
             *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
             *("code_interpreter", "image_generation", "computer", "computer_use_preview", "local_shell", "shell"),
             *("apply_patch", "tool_search", "programmatic_tool_calling"),
         ),
-        _OPEN,
+        shape("type: str", open=True),
     ),
 }
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_FORMAT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_tools(body: Mapping[str, object], row: ServerRow) -> Iterator[Violation]:
@@ -77,34 +63,26 @@ def _check_list(path: str, tools: object, row: ServerRow) -> Iterator[Violation]
     for index, value in enumerate(items(tools)):
         at, tool = f"{path}[{index}]", fields(value)
         kind = text(tool.get("type"))
-        shape = TOOLS.get(kind)
         if not isinstance(value, dict):
             yield Violation(at, "type", "Input should be an object (a tool).")
-        elif shape is None:
+        elif kind not in TOOLS:
             yield Violation(join(at, "type"), "tool.type", f"Invalid value: {shown(kind)} is no tool type.")
         else:
-            yield from _check_tool(at, tool, shape, row)
+            yield from _check_tool(at, tool, row)
         name = text(tool.get("name"))
         if name and name in seen:
             yield Violation(join(at, "name"), "tool.duplicate", f"Duplicate tool name {shown(name)}.")
         seen.add(name)
-        if kind == "namespace":
-            yield from _check_members(join(at, "tools"), tool.get("tools"), row)
+        for number, member in enumerate(map(fields, items(tool.get("tools")) if kind == "namespace" else ())):
+            if member.get("type") == "function":
+                yield from _check_tool(f"{at}.tools[{number}]", member, row)
 
 
-def _check_members(path: str, tools: object, row: ServerRow) -> Iterator[Violation]:
-    for index, value in enumerate(items(tools)):
-        tool = fields(value)
-        if tool.get("type") == "function":
-            yield from _check_tool(f"{path}[{index}]", tool, _FUNCTION, row)
-
-
-def _check_tool(path: str, tool: Mapping[str, object], shape: ObjectShape, row: ServerRow) -> Iterator[Violation]:
-    yield from check_shape(path, tool, shape if row.known_fields_only else loosened(shape))
+def _check_tool(path: str, tool: Mapping[str, object], row: ServerRow) -> Iterator[Violation]:
+    yield from check_shape(path, tool, TOOLS[text(tool.get("type"))], loose=not row.known_fields_only)
     name, parameters = tool.get("name"), tool.get("parameters")
-    if isinstance(name, str) and not _NAME.fullmatch(name):
-        message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 128 characters."
-        yield Violation(join(path, "name"), "tool.name", message)
+    if isinstance(name, str) and not re.fullmatch(LONG_NAME, name):
+        yield Violation(join(path, "name"), "tool.name", WRONG_LONG_NAME)
     if tool.get("type") != "function" or not isinstance(parameters, dict):
         return
     at, form = join(path, "parameters"), OPENAI_FORM if row.known_fields_only else CLONE_FORM
@@ -114,17 +92,17 @@ def _check_tool(path: str, tool: Mapping[str, object], shape: ObjectShape, row: 
 
 
 _CHOICES: Mapping[str, ObjectShape] = {
-    "function": ObjectShape({"type": STR, "name": STR}),
-    "custom": ObjectShape({"type": STR, "name": STR}),
-    "mcp": ObjectShape({"type": STR, "server_label": STR}, {"name": STR}),
-    "allowed_tools": ObjectShape({"type": STR, "mode": one_of("auto", "required"), "tools": LIST}),
+    "function": shape("type name: str"),
+    "custom": shape("type name: str"),
+    "mcp": shape("type server_label: str", "name: str"),
+    "allowed_tools": shape("type: str, mode: 'auto'|'required', tools: list"),
     **dict.fromkeys(
         (
             *("file_search", "web_search", "web_search_2025_08_26", "web_search_preview"),
             *("web_search_preview_2025_03_11", "computer", "computer_use", "computer_use_preview"),
             *("image_generation", "code_interpreter", "shell", "apply_patch", "programmatic_tool_calling"),
         ),
-        ObjectShape({"type": STR}),
+        shape("type: str"),
     ),
 }
 _NAMED = frozenset(("function", "custom"))
@@ -139,17 +117,17 @@ def check_choice(body: Mapping[str, object]) -> Iterator[Violation]:
         if choice not in ("none", "auto", "required"):
             message = f"Invalid value: {shown(choice)}. Supported values are: 'none', 'auto', and 'required'."
             yield Violation("tool_choice", "tool_choice.type", message)
-        elif choice == "required" and not _has_tools(body):
+        elif choice == "required" and body.get("prompt") is None and not any(True for _tool in _all_tools(body)):
             message = "Tool choice 'required' must be specified with 'tools' parameter."
             yield Violation("tool_choice", "tool_choice.no_tools", message)
         return
     chosen = fields(choice)
-    shape = _CHOICES.get(text(chosen.get("type")))
-    if shape is None:
+    known = _CHOICES.get(text(chosen.get("type")))
+    if known is None:
         message = "tool_choice should be a mode or an object with a known type"
         yield Violation("tool_choice", "tool_choice.type", message)
         return
-    yield from check_shape("tool_choice", chosen, shape)
+    yield from check_shape("tool_choice", chosen, known)
     yield from _check_names(body, chosen)
 
 
@@ -179,14 +157,14 @@ def _all_tools(body: Mapping[str, object]) -> Iterator[object]:
             yield from items(item.get("tools"))
 
 
-def _has_tools(body: Mapping[str, object]) -> bool:
-    return body.get("prompt") is not None or any(True for _tool in _all_tools(body))
-
-
 _FORMATS: Mapping[str, ObjectShape] = {
-    "text": ObjectShape({"type": STR}),
-    "json_object": ObjectShape({"type": STR}),
-    "json_schema": ObjectShape({"type": STR, "name": STR, "schema": OBJECT}, {"strict": BOOL, "description": STR}),
+    "text": shape("type: str"),
+    "json_object": shape("type: str"),
+    "json_schema": shape(
+        "type: str, name: NAME, schema: object",
+        "strict: bool, description: str",
+        NAME=text_like(NAME, Violation("", "format.name", WRONG_NAME)),
+    ),
 }
 
 
@@ -197,16 +175,12 @@ def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
         return
     held, path = fields(form), "text.format"
     kind = text(held.get("type"))
-    shape = _FORMATS.get(kind)
-    if shape is None:
+    known = _FORMATS.get(kind)
+    if known is None:
         message = f"Invalid value: {shown(kind)}. Supported values are: 'json_object', 'json_schema', and 'text'."
         yield Violation(f"{path}.type", "format.type", message)
         return
-    yield from check_shape(path, held, shape)
-    name = held.get("name")
-    if kind == "json_schema" and isinstance(name, str) and not _FORMAT_NAME.fullmatch(name):
-        message = "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$' with 1 to 64 characters."
-        yield Violation(f"{path}.name", "format.name", message)
+    yield from check_shape(path, held, known)
     if held.get("strict") is True and isinstance(held.get("schema"), dict):
         yield from check_subset(f"{path}.schema", held["schema"], OPENAI)
     if kind == "json_object" and not _says_json(body):
@@ -217,16 +191,5 @@ def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
 def _says_json(body: Mapping[str, object]) -> bool:
     """True if the input says "json" in any letter case; history on the server may say it too, so it counts as said."""
     given = body.get("input")
-    if any(body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt")):
-        return True
-    if isinstance(given, str):
-        return "json" in given.lower()
-    return any("json" in said.lower() for item in map(fields, items(given)) for said in _said(item))
-
-
-def _said(item: Mapping[str, object]) -> Iterator[str]:
-    for place in (item.get("content"), item.get("output")):
-        if isinstance(place, str):
-            yield place
-        for part in map(fields, items(place)):
-            yield text(part.get("text"))
+    elsewhere = any(body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt"))
+    return elsewhere or says_json([{"content": given}] if isinstance(given, str) else given)
