@@ -29,7 +29,12 @@ LOADED = (
     *("evener.cli.glance", "evener.cli.parser", "evener.cli.stores", "evener.cli.terminal", "evener.cli.commands.run"),
     *("evener.cli.commands.stored.store", "evener.cli.commands.stored.threads", "evener.harness.harness", "evener.model.open"),
     *("evener.store.sqlite.search_index", "evener.tools", "evener.transport.http"),
-    *("evener.mcp.connection", "evener.mcp.oauth", "evener.mcp.servers", "evener.mcp.stdio"),  # their SDK takes a second to load
+    *(
+        "evener.mcp.connection",
+        "evener.mcp.oauth",
+        "evener.mcp.servers",
+        "evener.mcp.stdio",
+    ),  # their SDK takes a second to load
 )
 MOST = 100_000
 NUMBER = 8
