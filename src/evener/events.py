@@ -210,6 +210,7 @@ class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     interrupts: tuple[Interrupt, ...]
     decide_within: float
     shortens: bool = False  # a conversation that is too long is shortened and sent again
+    routed: bool = False  # a router of the user's chooses the models of requests
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):

@@ -296,6 +296,28 @@ async def another_model(random: Random, store: Store) -> tuple[str, Harness]:
 
 
 @kind
+async def routed(random: Random, store: Store) -> tuple[str, Harness]:
+    """A router that rolls dice, failures, and a holder that went away."""
+    failures = [
+        Overloaded("busy", retry_after=0.001) if random.random() < 0.3 else batch(random, number) for number in range(9)
+    ]
+    models = [ScriptedModel([*failures, "done"], name="first:model"), ScriptedModel(script(random, 9), name="second:model")]
+    one = harness(random, store, models, router=lambda request: random.choice(request.models), limits=Limits(requests=6))
+    thread = one.thread()
+    stream = thread.stream("go")
+    seen, stop_at = 0, random.randint(1, 9)
+    async for _ in stream:
+        seen += 1
+        if seen == stop_at:
+            await stream.aclose()
+    with suppress(BaseException):
+        await stream.result()
+    state = await thread.state()
+    await (thread.run("again") if not state.run or state.finished else thread.resume())
+    return thread.id, one
+
+
+@kind
 async def approved(random: Random, store: Store) -> tuple[str, Harness]:
     one = harness(random, store, script(random, 3), tools=tools(random, approval=True))
     result = await one.run("go")

@@ -62,7 +62,7 @@ def test_a_recorded_run_replays_to_the_same_events(name: str, tmp_path: Path) ->
             assert [str(one) for one in asyncio.run(replay(events, log=log)).differences] == []
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "routed"])  # earlier versions had no routers
 def test_the_log_of_an_earlier_version_replays_from_its_sentences(name: str, tmp_path: Path) -> None:
     """Without the setup, the numbers and the digests, which earlier versions did not write."""
     for seed in range(SEEDS):

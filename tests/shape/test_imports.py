@@ -18,7 +18,7 @@ LAYERS = (
     ("transport", "providers", "local"),
     (
         *("model", "tools", "toolset", "store", "observe", "translate"),
-        *("result", "resume_state", "streaming", "budget", "call_context", "hooks"),
+        *("result", "resume_state", "streaming", "budget", "call_context", "hooks", "router"),
     ),
     ("driver",),
     ("harness",),

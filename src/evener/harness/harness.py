@@ -32,12 +32,14 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.harness.thread import Thread
     from evener.hooks import Hook, HookAnswer, HookEvent
     from evener.loop.plan import ToolOffer
+    from evener.loop.state import RunState
     from evener.model.plain import PlainProvider
     from evener.model.seam import Askable
     from evener.model.server_state import Bearings
     from evener.policy.rules import Policy
     from evener.result import RunResult
     from evener.resume_state import ResumeState
+    from evener.router import Router
     from evener.store.protocol import Store
     from evener.tools.call import Caller, Threads
     from evener.tools.context import Progress
@@ -167,6 +169,7 @@ def check_harness(
     context: object = True,
     settings: object = None,
     page_output: object = True,
+    router: object = None,
 ) -> None:
     """Refuse the first of these that is not what it has to be."""
     from evener.context.gate import ContextRules
@@ -197,6 +200,8 @@ def check_harness(
         raise UsageError(f"`decide_within` is a number of seconds, 0 for no deadline; not {decide_within!r}.")
     if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
         raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
+    if router is not None and not callable(router):
+        raise _wrong("router", "a function that is given a NextRequest and returns the name of a model, or None", router)
     if media_from not in ("public", "anywhere"):
         raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
     if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
@@ -329,7 +334,8 @@ class Harness(Generic[Deps, Output]):
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
     or "anywhere", this machine and private networks included. `context` says how conversations are kept within a model's
     window; False sends them as they are. `settings` say how the model is asked, in every request; a run may have others over
-    them. `effort`, `max_output_tokens` and `temperature` are short for those of models named by a text.
+    them. `effort`, `max_output_tokens` and `temperature` are short for those of models named by a text. `router` is a function
+    that chooses which of the models answers each request (`evener.router`).
     """
 
     if not TYPE_CHECKING:
@@ -366,11 +372,12 @@ class Harness(Generic[Deps, Output]):
         refuse_losses: Iterable[str] = (),
         media_from: Reach = "public",
         context: ContextRules | bool = True,
+        router: Router | None = None,
     ) -> None:
         check_harness(
             tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
             decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
-            media_from=media_from, context=context, settings=settings, page_output=page_output,
+            media_from=media_from, context=context, settings=settings, page_output=page_output, router=router,
         )  # fmt: skip
         from evener.context.gate import ContextRules
         from evener.harness.opening import System
@@ -381,7 +388,8 @@ class Harness(Generic[Deps, Output]):
         from evener.transcript.loss import refused_codes
 
         self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
-        self._models = self._open_chain(models_of(model))
+        self._router = router
+        self._set_models(models_of(model))
         if not self._models:
             raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
         self._name = name
@@ -511,7 +519,8 @@ class Harness(Generic[Deps, Output]):
     def with_model(self, *models: ModelLike) -> Harness[Deps, Output]:
         """Return the same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
         made = copy(self)
-        made._models = self._open_chain(models_of(models)) if models else self._models
+        if models:
+            made._set_models(models_of(models))
         made._check_hosted()
         return made
 
@@ -536,8 +545,16 @@ class Harness(Generic[Deps, Output]):
         made._settings = settings.over(self._settings)
         return made
 
-    def _open_chain(self, models: Iterable[ModelLike]) -> tuple[Askable, ...]:
-        return tuple(self._open_one(one) for one in models)
+    def _set_models(self, given: Sequence[ModelLike]) -> None:
+        """Open the models of the chain, and let the router choose among them, if there is one."""
+        self._models = tuple(self._open_one(one) for one in given)
+        self._choose: Callable[[RunState, str], str] | None = None
+        if self._router is not None:
+            from evener.router import choose_by
+
+            names = [model.name for model in self._models]
+            texts = {one: name for one, name in zip(given, names, strict=True) if isinstance(one, str)}
+            self._choose = choose_by(self._router, names, texts)
 
     def _open_one(self, one: ModelLike) -> Askable:
         if isinstance(one, str):
@@ -626,6 +643,7 @@ class Harness(Generic[Deps, Output]):
             fetches=tuple(model.fetches for model in self._models),
             gate=ApprovalGate(judge, self._interrupts),
             shortens=self._context is not None,
+            choose=self._choose,
         )
         own: tuple[ToolSpec | HostedTool, ...] = self._toolbox.specs
         specs = (*own, *self._hosted) if self._hosted else own
@@ -659,6 +677,7 @@ class Harness(Generic[Deps, Output]):
             interrupts=tuple(sorted(self._interrupts)),
             decide_within=self._decide_within,
             shortens=setup.shortens,
+            routed=setup.choose is not None,
         )
         config = ev.Configured(at=0.0, model=setup.models[0], tools=self._toolbox.specs, setup=recorded, hosted=self._hosted)
         return Thread(

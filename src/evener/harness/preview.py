@@ -108,7 +108,9 @@ async def compile_request(
 ) -> Compiled:
     """Return the request that comes next after this state: for the prompt, or to go on with what is there."""
     notes: list[str] = []
-    setup = replace(agent.setup, models=tuple(model.name for model in models), fetches=tuple(model.fetches for model in models))
+    names = tuple(model.name for model in models)
+    choose = agent.setup.choose if names == agent.setup.models else None  # no router chooses where the caller names the model
+    setup = replace(agent.setup, models=names, fetches=tuple(model.fetches for model in models), choose=choose)
     state, place, notices = _at_request(_begin(state, prompt, opener.for_model(models[0].name), notes), setup, notes)
     model = models[place]
     if not isinstance(model, Model):

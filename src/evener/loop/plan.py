@@ -8,6 +8,9 @@ calls under way                        nothing: they report themselves
 the last request failed                CallModel again, after a while or shortened; the next model of the chain; or Finish
 an answer without calls                ContinueTurn if the provider paused, CallModel if its form was wrong, else Finish
 anything the model has not seen yet    CallModel
+
+Which model is asked: the one of the last request, until the chain or the user's router names another. The router is not asked
+about a request that is in the log already.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -284,8 +287,9 @@ UNKNOWN = ToolFacts()
 class Setup(msgspec.Struct, frozen=True):
     """What does not change during a run. `models` is the chain, the preferred one first.
 
-    `media`: for each model, whether it must be given media that lie behind a URL. `shortens`: a conversation that a provider
-    refuses as too long is shortened before the next request.
+    `fetches`: for each model, whether it must be given media that lie behind a URL. `shortens`: a conversation that a provider
+    refuses as too long is shortened before the next request. `choose` asks the user's router for the model of a new request; it
+    is given the model that would be asked otherwise.
     """
 
     models: tuple[str, ...]
@@ -294,6 +298,7 @@ class Setup(msgspec.Struct, frozen=True):
     fetches: tuple[bool, ...] = ()
     gate: ApprovalGate = ApprovalGate()
     shortens: bool = False
+    choose: Callable[[RunState, str], str] | None = None
 
     def is_write(self, tool: str) -> bool:
         """True if there is such a tool, and running it changes something."""
@@ -354,7 +359,7 @@ def plan(state: RunState, setup: Setup, now: float = 0.0, *, full: NoRoom | None
         return (Finish("output_retries", f"The form of the answer stayed wrong. {state.reply.problems[0]}"),)
     if state.reply is not None and state.is_answered and not state.steering:
         return _after_answer(state, setup, state.reply, now)
-    return _ask(state, setup, place_of(state, setup), now=now)
+    return _ask(state, setup, now=now)
 
 
 def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
@@ -429,14 +434,14 @@ def _after_failure(state: RunState, setup: Setup, now: float) -> tuple[Step, ...
     if failure is None:
         return ()
     if failure.stale:  # with the next request the provider gets everything: it cannot fail like this again
-        return _ask(state, setup, place, now=now)
+        return _ask(state, setup, place=place, now=now)
     if _may_shorten(failure, setup) and state.failures <= OVERFLOWS:
-        return _ask(state, setup, place, now=now)
+        return _ask(state, setup, place=place, now=now)
     if failure.retryable and state.failures <= setup.limits.retries and failure.retry_after <= LONGEST_WAIT:
         wait = failure.retry_after or WAITS[min(state.failures, len(WAITS)) - 1]
-        return _ask(state, setup, place, wait=wait, now=now)
+        return _ask(state, setup, place=place, wait=wait, now=now)
     if failure.elsewhere and place + 1 < len(setup.models):
-        return _ask(state, setup, place + 1, now=now)
+        return _ask(state, setup, place=place + 1, now=now)
     return (Finish("provider_error", f"{failure.error}: {failure.message}"),)
 
 
@@ -451,13 +456,13 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
         return _at_limit(state, setup, over, now) if over else (ContinueTurn(place_of(state, setup)),)
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
-        return _ask(state, setup, place_of(state, setup), more=more, now=now)
+        return _ask(state, setup, more=more, now=now)
     found = ask_about(state, setup.gate, "output", f"output:{reply.message.id}", why="the final answer", now=now)
     if isinstance(found, tuple):
         return found
     if found is not None and found.verdict == "reject":
         more = (("", f"The answer was not accepted. {found.why}"),)
-        return _ask(state, setup, place_of(state, setup), more=more, now=now)
+        return _ask(state, setup, more=more, now=now)
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
 
 
@@ -473,8 +478,15 @@ def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[
 
 
 def _ask(
-    state: RunState, setup: Setup, place: int, *, wait: float = 0.0, more: tuple[tuple[str, str], ...] = (), now: float
+    state: RunState,
+    setup: Setup,
+    *,
+    place: int | None = None,
+    wait: float = 0.0,
+    more: tuple[tuple[str, str], ...] = (),
+    now: float,
 ) -> tuple[Step, ...]:
+    """Ask the model at this place of the chain; None: the one whose turn it is."""
     used = state.used
     over = exceeded(setup.limits, used)
     if over:
@@ -484,6 +496,7 @@ def _ask(
         return found
     if found is not None and found.verdict == "reject":
         return (Finish("cancelled", found.why or "The step was rejected."),)
+    place = _choose(state, setup) if place is None else place
     if state.wanted and place < len(setup.fetches) and setup.fetches[place]:
         have = dict(state.media)
         missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)
@@ -497,6 +510,15 @@ def _ask(
     if notices:
         more += tuple(notice for notice in notices if notice[0] not in state.told)
     return (CallModel(place, wait, more),)
+
+
+def _choose(state: RunState, setup: Setup) -> int:
+    """Return the place of the model for the next request. One that was announced and has no answer keeps its model."""
+    place = place_of(state, setup)
+    announced = state.model in setup.models and state.reply is None and not state.steering
+    if setup.choose is None or announced:
+        return place
+    return setup.models.index(setup.choose(state, setup.models[place]))
 
 
 def place_of(state: RunState, setup: Setup) -> int:

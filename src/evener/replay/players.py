@@ -160,6 +160,20 @@ def recorded_hooks(tape: Tape) -> Hooks:
     return Hooks([Hook(event="before_tool_call", handler=cancelled)])
 
 
+def recorded_router(tape: Tape, models: Sequence[str]) -> Callable[[RunState, str], str]:
+    """Choose the models again that were chosen: of a request that is about to be sent, the recording has the model."""
+
+    def chosen(state: RunState, model: str) -> str:
+        del state
+        for event in tape.ahead():
+            match event:  # a request that has no room in the window fails before it is announced
+                case ev.ModelCalled(model=name) | ev.ModelFailed(crowded=True, model=name):
+                    return name if name in models else model
+        return model
+
+    return chosen
+
+
 # The log.
 
 

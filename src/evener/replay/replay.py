@@ -21,7 +21,7 @@ from evener.replay.answers import RecordedModel
 from evener.replay.difference import Difference, compare_events, kind_of
 from evener.replay.moments import Inbox, RecordedMoment, begins, moments
 from evener.replay.old_logs import infer_setup
-from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, RecordedRoom, recorded_hooks
+from evener.replay.players import RecordedCaller, RecordedLog, RecordedMedia, RecordedRoom, recorded_hooks, recorded_router
 from evener.replay.policy import gate_of, run_around
 from evener.replay.resting import RecordedResting
 from evener.replay.setup import budget_of, setup_of
@@ -162,20 +162,22 @@ class _Replay:
             recorded = infer_setup(found, self._state, past=tape.recorded[: tape.at], run=run)
         specs = config.tools if config else ()
         setup = setup_of(recorded, config, gate_of(tape, specs, recorded.interrupts, run))
-        if agent is None:
-            declared: tuple[ToolSpec | HostedTool, ...] = (*specs, *config.hosted) if config else specs
-            return Agent(
-                specs=declared,
-                offered=ToolOffer.of(declared, setup.tools),
-                setup=setup,
-                decide_within=recorded.decide_within,
-                **self._play(setup, specs, None),
-            )
-        if agent.setup.models[0] == setup.models[0]:
+        if agent is not None and agent.setup.models[0] == setup.models[0]:
             setup = agent.setup
-        else:  # another model was asked: its chain is played back with the harness's tools and rules
-            setup = replace(agent.setup, models=setup.models, fetches=setup.fetches)
-        return replace(agent, setup=setup, **self._play(setup, _functions(agent.specs), agent.shape))
+        elif agent is not None:  # another model was asked: its chain is played back with the harness's tools and rules
+            setup = replace(agent.setup, models=setup.models, fetches=setup.fetches, choose=None)
+        if recorded.routed:
+            setup = replace(setup, choose=recorded_router(tape, setup.models))
+        if agent is not None:
+            return replace(agent, setup=setup, **self._play(setup, _functions(agent.specs), agent.shape))
+        declared: tuple[ToolSpec | HostedTool, ...] = (*specs, *config.hosted) if config else specs
+        return Agent(
+            specs=declared,
+            offered=ToolOffer.of(declared, setup.tools),
+            setup=setup,
+            decide_within=recorded.decide_within,
+            **self._play(setup, specs, None),
+        )
 
     def _play(self, setup: Setup, specs: Iterable[ToolSpec], shape: OutputShape | None) -> Played:
         tape = self._tape
