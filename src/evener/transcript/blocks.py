@@ -191,11 +191,9 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         check_type(self.end, (int,), "Citation.end")
 
 
-class _Block(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """How each block is made and written."""
-
-
-class TextBlock(_Block, tag="text", frozen=True):
+class TextBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """Words. Citations ride on them."""
 
     kind: ClassVar[Literal["text"]] = "text"
@@ -263,7 +261,9 @@ Source = Inline | Remote | Stored | Uploaded
 SOURCES: tuple[type, ...] = get_args(Source)
 
 
-class ImageBlock(_Block, tag="image", frozen=True):
+class ImageBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """A picture. `detail` is the resolution the model should look at, where a wire knows such a thing."""
 
     kind: ClassVar[Literal["image"]] = "image"
@@ -279,7 +279,9 @@ class ImageBlock(_Block, tag="image", frozen=True):
         _check_marks(self)
 
 
-class DocumentBlock(_Block, tag="document", frozen=True):
+class DocumentBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="document", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """A file of any other type (PDF, plain text, audio, video): the media type decides."""
 
     kind: ClassVar[Literal["document"]] = "document"
@@ -295,7 +297,9 @@ class DocumentBlock(_Block, tag="document", frozen=True):
         _check_marks(self)
 
 
-class ReasoningBlock(_Block, tag="reasoning", frozen=True):
+class ReasoningBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker.
 
     `tokens` is the provider's own count of the tokens of all reasoning in the message, on the first block of it; 0 where the
@@ -320,7 +324,9 @@ class ReasoningBlock(_Block, tag="reasoning", frozen=True):
         return counted | json_object(self.seal.data, "The seal of a reasoning block") if self.seal else counted
 
 
-class ToolCall(_Block, tag="tool_call", frozen=True):
+class ToolCall(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """The model asks for a tool. `raw` is the JSON text of the arguments as the model wrote it; a mapping is taken, too.
 
     Arguments that do not parse are kept as they are: `args` then raises, `parses` tells. `redacted`: they are not all that the
@@ -366,7 +372,9 @@ class ToolCall(_Block, tag="tool_call", frozen=True):
         return True
 
 
-class ToolResult(_Block, tag="tool_result", frozen=True):
+class ToolResult(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="tool_result", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """What a tool gave back for one call. Content is always blocks inside; a str is taken as one text block."""
 
     kind: ClassVar[Literal["tool_result"]] = "tool_result"
@@ -401,7 +409,9 @@ HOSTED_ROLES: tuple[str, ...] = get_args(HostedRole)
 
 
 @final
-class HostedBlock(_Block, tag="hosted", frozen=True):
+class HostedBlock(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
 
     `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says
