@@ -5,9 +5,11 @@ import gc
 import os
 import resource
 import signal
+import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from evener.errors import StoreError
 from evener.store import LeaseLost, Log, SqliteStore
@@ -147,6 +149,25 @@ async def flood(path: str, name: str) -> None:
     await asyncio.gather(*map(fill, logs))
 
 
+async def stop_in_turn(path: str) -> None:
+    """Stop this process in the middle of an append: before its commit, with its turn and SQLite's lock taken."""
+    connect = sqlite3.connect
+
+    def watch(*words: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*words, **more)
+        connection.set_trace_callback(lambda said: os.kill(os.getpid(), signal.SIGSTOP) if armed and said == "COMMIT" else None)
+        return connection
+
+    armed = False
+    sqlite3.connect = watch
+    store = SqliteStore(path)
+    log = await store.create("stopped", opened(), holder="child")
+    armed = True
+    await log.append(said("one"))
+    armed = False
+    await store.aclose()
+
+
 async def leave(path: str, many: str) -> None:
     """Queue appends and end without waiting for them or closing anything."""
     store = SqliteStore(path)
@@ -166,6 +187,7 @@ ACTS: dict[str, Callable[..., Awaitable[None]]] = {
     "leave": leave,
     "contend": contend,
     "flood": flood,
+    "stop_in_turn": stop_in_turn,
 }
 
 

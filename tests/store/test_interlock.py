@@ -86,22 +86,15 @@ def test_a_process_that_was_stopped_in_its_turn_is_named_and_then_all_is_well(tm
         finally:
             await store.aclose()
 
-    with child("flood", path, "loud") as loud:
-        assert line(loud) == "ready"
-        refused = None
-        for turn in range(200):
-            loud.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, loud.pid, os.WSTOPPED)
-            try:
-                run(write(f"log {turn}"))
-            except StoreBusy as error:
-                refused = error
-            loud.send_signal(signal.SIGCONT)
-            if refused:
-                break
-    assert refused is not None
-    assert refused.retryable
-    assert f"process {loud.pid}" in str(refused)
+    with child("stop_in_turn", path) as stopped:
+        seen = os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert seen is not None
+        assert seen.si_code == os.CLD_STOPPED
+        with pytest.raises(StoreBusy, match=f"process {stopped.pid}") as refused:
+            run(write("refused"))
+        assert refused.value.retryable
+        stopped.send_signal(signal.SIGCONT)
+        assert stopped.wait(timeout=PATIENCE) == 0
     run(write("at last"))
     assert flaws(path) == []
 
