@@ -6,29 +6,13 @@ means two things, so one table reads them all. Past calls go back as they were m
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
-from evener.encodings.native.actions import (
-    Action,
-    Click,
-    Drag,
-    Keypress,
-    MouseDown,
-    MouseUp,
-    Move,
-    Navigate,
-    Point,
-    Screen,
-    Screenshot,
-    Scroll,
-    Type,
-    Wait,
-    rescale,
-)
+from evener.encodings.native import actions as a
 from evener.encodings.native.form import Arguments, NativeCall, NativeForm, StandardCall
 from evener.encodings.prepared import OwnTool
 from evener.transcript.ask import Extra
@@ -53,22 +37,21 @@ def write_page(address: str) -> str:
 # Actions, in all vocabularies.
 
 Given = Mapping[str, object]
-Read = Callable[[Given, Screen], list[Action]]
+Read = Callable[[Given, a.Screen], list[a.Action]]
 """Returns the actions that arguments mean. Raises KeyError, TypeError or ValueError where they do not fit."""
 
 
-def _point(given: Given, of: str = "") -> Point | None:
-    match given:
-        case {"coordinate": [x, y]} if not of:
-            return Point(_whole(x), _whole(y))
-        case {"start_coordinate": [x, y]} if of == "start_":
-            return Point(_whole(x), _whole(y))
-        case {"target": {"x": x, "y": y}} if not of:
-            return Point(_whole(x), _whole(y))
-        case {"target": _}:
-            raise ValueError("an element of the page, whose place is not known")
-    x, y = given.get(f"{of}x"), given.get(f"{of}y")
-    return None if x is None or y is None else Point(_whole(x), _whole(y))
+def _point(place: object) -> a.Point:
+    match place:
+        case [x, y] | {"x": x, "y": y}:
+            return a.Point(_whole(x), _whole(y))
+    raise ValueError("no place, or that of an element, which is not known")
+
+
+def _place(given: Given) -> a.Point | None:
+    """Return the place that an action is at; None where the pointer is."""
+    place = given.get("coordinate") or given.get("target") or (given if "x" in given else None)
+    return None if place is None else _point(place)
 
 
 def _whole(value: object) -> int:
@@ -90,168 +73,139 @@ def _chord(text: str) -> tuple[str, ...]:
 
 
 def _click(button: str = "", count: int = 1) -> Read:
-    names = {"wheel": "middle"}
-
-    def read(given: Given, _screen: Screen) -> list[Action]:
-        pressed = str(button or given.get("button", "left"))
-        found = {"at": _point(given), "button": names.get(pressed, pressed), "count": count, "keys": _keys(given)}
-        return [msgspec.convert(found, Click)]
+    def read(given: Given, _screen: a.Screen) -> list[a.Action]:
+        pressed = button or str(given.get("button", "left")).replace("wheel", "middle")
+        return [msgspec.convert({"at": _place(given), "button": pressed, "count": count, "keys": _keys(given)}, a.Click)]
 
     return read
 
 
-def _drag(given: Given, _screen: Screen) -> list[Action]:
+def _drag(given: Given, _screen: a.Screen) -> list[a.Action]:
     match given:
-        case {"path": [*steps]}:
-            path = [_point(cast("Given", step)) for step in steps]
-        case {"from": {"x": x, "y": y}}:
-            path = [Point(_whole(x), _whole(y)), _point(given)]
-        case {"start_coordinate": _}:
-            path = [_point(given, "start_"), _point(given)]
-        case {"destination_x": _}:
-            path = [_point(given), _point(given, "destination_")]
+        case {"path": [*path]}:
+            pass
+        case {"from": start, "target": end} | {"start_coordinate": start, "coordinate": end}:
+            path = [start, end]
+        case {"x": x, "y": y, "destination_x": right, "destination_y": down} | {
+            "start_x": x,
+            "start_y": y,
+            "end_x": right,
+            "end_y": down,
+        }:
+            path = [[x, y], [right, down]]
         case _:
-            path = [_point(given, "start_"), _point(given, "end_")]
-    return [msgspec.convert({"path": path, "keys": _keys(given)}, Drag)]
+            raise ValueError("no way to drag along")
+    return [msgspec.convert({"path": [_point(step) for step in path], "keys": _keys(given)}, a.Drag)]
 
 
 SIDES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
-def _scroll(given: Given, screen: Screen) -> list[Action]:
-    at, keys = _point(given), _keys(given)
-    if "scroll_x" in given or "scroll_y" in given:
-        return [Scroll(int(str(given.get("scroll_x", 0))), int(str(given.get("scroll_y", 0))), at, keys)]
-    x, y = SIDES[str(given.get("scroll_direction") or given.get("direction"))]
-    far = given.get("magnitude_in_pixels")
-    if far is None and "scroll_direction" in given:
-        far = _whole(given.get("scroll_amount", 3)) * NOTCH
-    elif far is None:  # a part of the screen, in thousandths
-        far = _whole(given.get("magnitude", 800)) * screen[1 if y else 0] // GRID[0]
-    return [Scroll(x * _whole(far), y * _whole(far), at, keys)]
+def _scroll(usual: int = 0) -> Read:
+    """Return the reader of words for scrolling: by pixels, by notches of a wheel, or by a part of the screen in thousandths."""
 
-
-def _type(given: Given, _screen: Screen) -> list[Action]:
-    """Read a text; one vocabulary clicks before it, clears the field, and presses a key after it."""
-    at = _point(given)
-    found: list[Action] = [Click(at)] if at else []
-    if at and given.get("clear_before_typing", True):
-        found += [Keypress(("ControlOrMeta", "a")), Keypress(("Backspace",))]
-    found.append(Type(str(given["text"])))
-    return [*found, Keypress(("Enter",))] if given.get("press_enter", at is not None) else found
-
-
-def _press(given: Given, _screen: Screen) -> list[Action]:
-    """Read keys: a list is a chord, a text has chords with spaces between them."""
-    said = given.get("keys") or given.get("key") or given["text"]
-    chords = [_chord(one) for one in said.split()] if isinstance(said, str) else [_keys(given)]
-    repeat, seconds = given.get("repeat", 1), given.get("duration", 0)
-    return [msgspec.convert({"keys": chord, "repeat": repeat, "seconds": seconds}, Keypress) for chord in chords]
-
-
-def _wait(given: Given, _screen: Screen) -> list[Action]:
-    return [Wait(min(float(str(given.get("duration", given.get("seconds", Wait().seconds)))), 30.0))]
-
-
-def _at(make: type[Move] | type[MouseDown] | type[MouseUp]) -> Read:
-    return lambda given, _: [msgspec.convert({"at": _point(given)}, make)]
-
-
-def _go(url: str = "") -> Read:
-    return lambda given, _: [Navigate(url or str(given["url"]))]
-
-
-def _look(_given: Given, _screen: Screen) -> list[Action]:
-    return [Screenshot()]
-
-
-CLICKS = {"right_click": _click("right"), "middle_click": _click("middle"), "triple_click": _click("left", 3)}
-MEMBERS: Mapping[str, Read] = {
-    "screenshot": _look,
-    "left_click": _click("left"),
-    **CLICKS,
-    "double_click": _click("left", 2),
-    "mouse_move": _at(Move),
-    "left_click_drag": _drag,
-    "left_mouse_down": _at(MouseDown),
-    "left_mouse_up": _at(MouseUp),
-    "scroll": _scroll,
-    "type": _type,
-    "key": _press,
-    "hold_key": _press,
-    "wait": _wait,
-}
-BROWSER_MEMBERS: Mapping[str, Read] = {**MEMBERS, "navigate": _go(), "hover": _at(Move)}
-ITEM_ACTIONS: Mapping[str, Read] = {
-    "screenshot": _look,
-    "click": _click(),
-    "double_click": _click("left", 2),
-    "move": _at(Move),
-    "drag": _drag,
-    "scroll": _scroll,
-    "type": _type,
-    "keypress": _press,
-    "wait": _wait,
-}
-FUNCTIONS: Mapping[str, Read] = {
-    "take_screenshot": _look,
-    "click": _click("left"),
-    **CLICKS,
-    "double_click": _click("left", 2),
-    "move": _at(Move),
-    "mouse_down": _at(MouseDown),
-    "mouse_up": _at(MouseUp),
-    "drag_and_drop": _drag,
-    "type": _type,
-    "scroll": lambda given, screen: _scroll({"magnitude_in_pixels": 300, **given}, screen),
-    "press_key": _press,
-    "hotkey": _press,
-    "wait": _wait,
-    "navigate": _go(),
-    "go_back": _go("back"),
-    "go_forward": _go("forward"),
-}
-OLDER_FUNCTIONS: Mapping[str, Read] = {
-    "open_web_browser": _look,
-    "click_at": _click("left"),
-    "hover_at": _at(Move),
-    "drag_and_drop": _drag,
-    "scroll_at": _scroll,
-    "scroll_document": _scroll,
-    "type_text_at": _type,
-    "key_combination": _press,
-    "wait_5_seconds": lambda *_: [Wait(5.0)],
-    "navigate": _go(),
-    "go_back": _go("back"),
-    "go_forward": _go("forward"),
-}
-
-
-def _standard(actions: list[Action], checks: list[dict[str, object]]) -> StandardCall | None:
-    beside = {SAFETY_CHECKS: checks} if checks else {}
-    match actions:
-        case []:
-            return None
-        case [Navigate(url)]:
-            return "navigate", {"url": url, **beside}
-    return "computer", {"actions": msgspec.to_builtins(actions), **beside}
-
-
-def _reader(words: Mapping[str, Read], *, under: str = "", grid: bool = False) -> Callable[..., StandardCall | None]:
-    """Return the reader of calls in a vocabulary; `under` names the argument with the word, unless it is the call's name."""
-
-    def read(given: Arguments, name: str, screen: Screen) -> StandardCall | None:
-        found = words.get(str(given.get(under)) if under else name)
-        try:
-            actions = found(given, screen) if found else []
-        except (KeyError, TypeError, ValueError):  # msgspec's is one of them
-            return None
-        return _standard([rescale(one, GRID, screen) for one in actions] if grid else actions, _asked(given))
+    def read(given: Given, screen: a.Screen) -> list[a.Action]:
+        at, keys = _place(given), _keys(given)
+        if "scroll_y" in given:
+            return [
+                msgspec.convert({"dx": given.get("scroll_x", 0), "dy": given["scroll_y"], "at": at, "keys": keys}, a.Scroll)
+            ]
+        x, y = SIDES[str(given.get("scroll_direction") or given.get("direction"))]
+        if "scroll_direction" in given:
+            pixels = _whole(given.get("scroll_amount", 3)) * NOTCH
+        elif usual:
+            pixels = _whole(given.get("magnitude_in_pixels", usual))
+        else:
+            pixels = _whole(given.get("magnitude", 800)) * screen[1 if y else 0] // GRID[0]
+        return [a.Scroll(x * pixels, y * pixels, at, keys)]
 
     return read
 
 
-def _asked(given: Given) -> list[dict[str, object]]:
+def _type(given: Given, _screen: a.Screen) -> list[a.Action]:
+    """Read a text; one vocabulary clicks before it, clears the field, and presses a key after it."""
+    at = _place(given)
+    found: list[a.Action] = [a.Click(at)] if at else []
+    if at and given.get("clear_before_typing", True):
+        found += [a.Keypress(("ControlOrMeta", "a")), a.Keypress(("Backspace",))]
+    found.append(a.Type(str(given["text"])))
+    return [*found, a.Keypress(("Enter",))] if given.get("press_enter", at is not None) else found
+
+
+def _press(given: Given, _screen: a.Screen) -> list[a.Action]:
+    """Read keys: a list is a chord, a text has chords with spaces between them."""
+    said = given.get("keys") or given.get("key") or given["text"]
+    chords = [_chord(one) for one in said.split()] if isinstance(said, str) else [_keys(given)]
+    held = {name: given[field] for field, name in (("repeat", "repeat"), ("duration", "seconds")) if given.get(field)}
+    return [msgspec.convert({"keys": chord, **held}, a.Keypress) for chord in chords]
+
+
+def _wait(given: Given, _screen: a.Screen) -> list[a.Action]:
+    return [a.Wait(min(float(str(given.get("duration", given.get("seconds", a.Wait().seconds)))), 30.0))]
+
+
+def _at(make: type[a.Move] | type[a.MouseDown] | type[a.MouseUp]) -> Read:
+    return lambda given, _: [msgspec.convert({"at": _place(given)}, make)]
+
+
+def _go(url: str = "") -> Read:
+    return lambda given, _: [a.Navigate(url or str(given["url"]))]
+
+
+def _look(_given: Given, _screen: a.Screen) -> list[a.Action]:
+    return [a.Screenshot()]
+
+
+WORDS: Mapping[str, Read] = {
+    **dict.fromkeys(("screenshot", "take_screenshot", "open_web_browser"), _look),
+    **dict.fromkeys(("left_click", "click_at"), _click("left")),
+    "click": _click(),
+    "right_click": _click("right"),
+    "middle_click": _click("middle"),
+    "double_click": _click("left", 2),
+    "triple_click": _click("left", 3),
+    **dict.fromkeys(("mouse_move", "move", "hover", "hover_at"), _at(a.Move)),
+    **dict.fromkeys(("left_mouse_down", "mouse_down"), _at(a.MouseDown)),
+    **dict.fromkeys(("left_mouse_up", "mouse_up"), _at(a.MouseUp)),
+    **dict.fromkeys(("left_click_drag", "drag", "drag_and_drop"), _drag),
+    "scroll": _scroll(300),
+    **dict.fromkeys(("scroll_at", "scroll_document"), _scroll()),
+    **dict.fromkeys(("type", "type_text_at"), _type),
+    **dict.fromkeys(("key", "hold_key", "keypress", "press_key", "hotkey", "key_combination"), _press),
+    "wait": _wait,
+    "wait_5_seconds": lambda *_: [a.Wait(5.0)],
+    "navigate": _go(),
+    "go_back": _go("back"),
+    "go_forward": _go("forward"),
+}
+"""What is done by the words of all makers: no word means two things."""
+
+
+def _standard(actions: list[a.Action], checks: Sequence[Mapping[str, object]]) -> StandardCall | None:
+    beside = {SAFETY_CHECKS: list(checks)} if checks else {}
+    match actions:
+        case []:
+            return None
+        case [a.Navigate(url)]:
+            return "navigate", {"url": url, **beside}
+    return "computer", {"actions": msgspec.to_builtins(actions), **beside}
+
+
+def _reader(*, under: str = "", grid: bool = False) -> Callable[..., StandardCall | None]:
+    """Return the reader of calls; `under` names the argument with the word, unless that is the call's name."""
+
+    def read(given: Arguments, name: str, screen: a.Screen) -> StandardCall | None:
+        found = WORDS.get(str(given.get(under)) if under else name)
+        try:
+            actions = found(given, screen) if found else []
+        except (KeyError, TypeError, ValueError):  # msgspec's is one of them
+            return None
+        return _standard([a.rescale(one, GRID, screen) for one in actions] if grid else actions, _asked(given))
+
+    return read
+
+
+def _asked(given: Given) -> list[dict[str, str]]:
     """Return what a user must confirm before a function is called."""
     match given.get("safety_decision"):
         case {"decision": decision, **more} if decision not in ("regular", "allow", "allowed"):
@@ -259,17 +213,21 @@ def _asked(given: Given) -> list[dict[str, object]]:
     return []
 
 
-def _read_item(item: Arguments, _name: str, screen: Screen) -> StandardCall | None:
+class _Item(msgspec.Struct):
+    actions: list[dict[str, object]] = []
+    action: dict[str, object] | None = None
+    pending_safety_checks: list[dict[str, str | None]] = []
+
+
+def _read_item(given: Arguments, _name: str, screen: a.Screen) -> StandardCall | None:
     """Read a call with one action, or with several."""
-    actions, checks = item.get("actions") or [item.get("action")], item.get("pending_safety_checks") or []
-    found: list[Action] = []
     try:
-        for one in cast("list[dict[str, object]]", actions):
-            found += ITEM_ACTIONS[str(one["type"])](one, screen)
-        kept = [{name: str(text) for name, text in one.items() if text} for one in cast("list[dict[str, object]]", checks)]
-    except (AttributeError, KeyError, TypeError, ValueError):
+        item = msgspec.convert(given, _Item)
+        each = [WORDS[str(one["type"])](one, screen) for one in item.actions or [item.action or {}]]
+    except (KeyError, TypeError, ValueError):
         return None
-    return _standard(found, cast("list[dict[str, object]]", kept))
+    checks = [{name: text for name, text in one.items() if text} for one in item.pending_safety_checks]
+    return _standard([action for actions in each for action in actions], checks)
 
 
 # Results.
@@ -311,19 +269,11 @@ def _answer_function(result: ToolResult, call: NativeCall, target: Origin) -> To
 
 def _answer_item(result: ToolResult, call: NativeCall, _target: Origin) -> dict[str, object]:
     """Return the item with the last picture, and with the checks that were confirmed: else the call had not run."""
-    item = msgspec.json.decode(call.given, type=dict[str, object])
-    checks = {"acknowledged_safety_checks": item["pending_safety_checks"]} if item.get("pending_safety_checks") else {}
-    urls = [_url(block) for block in result.content if isinstance(block, ImageBlock)]
-    return {"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": urls[-1]}, **checks}
-
-
-def _url(image: ImageBlock) -> str:
-    match image.source:
-        case Inline(data):
-            return f"data:{image.media_type or 'image/png'};base64,{data}"
-        case Remote(url):
-            return url
-    return ""
+    pending = msgspec.json.decode(call.given, type=_Item).pending_safety_checks
+    image = next(block for block in reversed(result.content) if isinstance(block, ImageBlock))
+    data = f"data:{image.media_type};base64,{image.source.data}" if isinstance(image.source, Inline) else ""
+    shot = {"type": "computer_screenshot", "image_url": image.source.url if isinstance(image.source, Remote) else data}
+    return {"type": "computer_call_output", "output": shot, **({"acknowledged_safety_checks": pending} if pending else {})}
 
 
 # Forms.
@@ -331,15 +281,11 @@ def _url(image: ImageBlock) -> str:
 MESSAGES, RESPONSES, GEMINI = "anthropic_messages", "openai_responses", "gemini"
 
 
-def _off(*names: str) -> dict[str, object]:
-    return {name: {"enabled": False} for name in names}
-
-
-def _toolset(type: str, family: str, words: Mapping[str, Read], off: Mapping[str, object], *tools: str) -> NativeForm:
-    declaration = {"type": type, "configs": off}
+def _toolset(type: str, family: str, members: str, off: str, *tools: str) -> NativeForm:
+    declaration = {"type": type, "configs": {name: {"enabled": False} for name in off.split()}}
     return NativeForm(
-        wire=MESSAGES, stands_for=tools, needs=tools, declare=lambda _: declaration, call=family, members=(*words, *off),
-        family=family, read=_reader(words), answer=_answer_member,
+        wire=MESSAGES, stands_for=tools, needs=tools, declare=lambda _: declaration, call=family, family=family,
+        members=(*members.split(), *off.split()), read=_reader(), answer=_answer_member,
     )  # fmt: skip
 
 
@@ -350,7 +296,7 @@ def _older(version: str, beta: str) -> NativeForm:
 
     return NativeForm(
         wire=MESSAGES, stands_for=("computer",), needs=("computer",), declare=declare, call="computer",
-        read=_reader(MEMBERS, under="action"), extra=Extra(MESSAGES, headers=(("anthropic-beta", beta),)),
+        read=_reader(under="action"), extra=Extra(MESSAGES, headers=(("anthropic-beta", beta),)),
     )  # fmt: skip
 
 
@@ -366,31 +312,40 @@ def _preview(own: OwnTool) -> Mapping[str, object]:
     return {"type": "computer_use_preview", **size, "environment": "browser" if own.browses else "linux"}
 
 
-def _functions(words: Mapping[str, Read], off: tuple[str, ...], *needs: str) -> NativeForm:
+def _functions(members: str, off: str, *needs: str) -> NativeForm:
     def declare(own: OwnTool) -> Mapping[str, object]:
         environment = "ENVIRONMENT_BROWSER" if own.browses else "ENVIRONMENT_DESKTOP"
-        return {"computerUse": {"environment": environment, "excludedPredefinedFunctions": list(off)}}
+        return {"computerUse": {"environment": environment, "excludedPredefinedFunctions": off.split()}}
 
     return NativeForm(
         wire=GEMINI, stands_for=("computer", "navigate"), needs=needs, declare=declare, call="computer_use",
-        members=(*words, *off), read=_reader(words, grid=True), answer=_answer_function,
+        members=(*members.split(), *off.split()), read=_reader(grid=True), answer=_answer_function,
     )  # fmt: skip
 
 
-PAGES = ("read_page", "get_page_text", "find", "form_input", "scroll_to", "list_tabs", "new_tab", "switch_tab", "close_tab")
-"""What a browser of ours has not: elements by reference, and tabs."""
+POINTER = (
+    "screenshot left_click right_click middle_click double_click triple_click mouse_move left_click_drag left_mouse_down "
+    "left_mouse_up scroll type key hold_key wait"
+)
+PAGES = "zoom read_page get_page_text find form_input scroll_to list_tabs new_tab switch_tab close_tab"
+"""What a browser of ours has not: elements by reference, tabs, and a closer look."""
+FUNCTIONS = (
+    "take_screenshot click double_click triple_click middle_click right_click mouse_down mouse_up move type drag_and_drop wait "
+    "press_key hotkey scroll go_back navigate go_forward"
+)
+OLDER = (
+    "open_web_browser wait_5_seconds go_back go_forward navigate click_at hover_at type_text_at key_combination "
+    "scroll_document scroll_at drag_and_drop"
+)
+DESK, PAGE_TOO = ("computer",), ("computer", "navigate")
 COMPUTER_FORMS: Mapping[str, NativeForm] = {
-    "browser_toolset_20260801": _toolset(
-        "browser_toolset_20260801", "browser", BROWSER_MEMBERS, _off(*PAGES, "zoom"), "computer", "navigate"
-    ),
-    "computer_toolset_20260801": _toolset(
-        "computer_toolset_20260801", "computer", MEMBERS, _off("cursor_position", "zoom"), "computer"
-    ),
+    "browser_toolset_20260801": _toolset("browser_toolset_20260801", "browser", f"{POINTER} navigate hover", PAGES, *PAGE_TOO),
+    "computer_toolset_20260801": _toolset("computer_toolset_20260801", "computer", POINTER, "cursor_position zoom", *DESK),
     "computer_20251124": _older("computer_20251124", "computer-use-2025-11-24"),
     "computer_20250124": _older("computer_20250124", "computer-use-2025-01-24"),
     "computer": _items(lambda _: {"type": "computer"}),
     "computer_use_preview": _items(_preview, Extra(RESPONSES, '{"truncation":"auto"}')),
-    "computer_use": _functions(FUNCTIONS, ("key_down", "key_up"), "computer"),
-    "computer_use_2025": _functions(OLDER_FUNCTIONS, ("search",), "computer", "navigate"),
+    "computer_use": _functions(FUNCTIONS, "key_down key_up", *DESK),
+    "computer_use_2025": _functions(OLDER, "search", *PAGE_TOO),
 }
 """By the type that a row names. Gemini has one type and two vocabularies: that of 3.5, and that of the models before it."""

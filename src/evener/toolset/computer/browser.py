@@ -9,28 +9,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import urlsplit
 
-from evener.encodings.native.actions import (
-    Action,
-    Click,
-    Drag,
-    Keypress,
-    MouseDown,
-    MouseUp,
-    Move,
-    Navigate,
-    Point,
-    Screen,
-    ScreenAction,
-    Screenshot,
-    Scroll,
-    Type,
-    Wait,
-)
+from evener.encodings.native import actions as a
 from evener.errors import UsageError
 from evener.tools.result import ModelRetry
 from evener.toolset.computer.tools import Shot
@@ -49,10 +34,11 @@ ARGUMENTS = (
     *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-proxy-server"),  # a proxy would look names up itself
 )
-PATIENCE = 20_000.0
-"""Milliseconds until a page that does not load is given up."""
 SETTLED = 500.0
 """Milliseconds for what an action has begun to be seen."""
+LOADED: Literal["domcontentloaded"] = "domcontentloaded"
+HISTORY = ("back", "forward", "reload")
+"""Words in the place of an address."""
 KEYS = {
     "ctrl": "Control",
     "control": "Control",
@@ -101,17 +87,21 @@ def find_chromium() -> str:
 
 class BrowserComputer:
     """One page. `hosts` are names or addresses that may be reached, each with a port if only that one may; `*.example.org` are
-    all hosts below that one. It starts with the first action; `async with` ends it, as does the end of its event loop.
+    all hosts below that one. `patience` is in seconds: what takes longer is given up. It starts with the first action;
+    `async with` ends it, as does the end of its event loop.
     """
 
     browses = True
 
-    def __init__(self, hosts: Iterable[str], *, screen: Screen = (1280, 800), program: str = "") -> None:
+    def __init__(
+        self, hosts: Iterable[str], *, screen: a.Screen = (1280, 800), program: str = "", patience: float = 30.0
+    ) -> None:
         self._hosts = tuple(hosts)
         for host in self._hosts:
             if not HOST.fullmatch(host):
                 raise UsageError(f"{host!r} is no host. Write 'docs.python.org', '*.example.org' or '127.0.0.1:8000'.")
         self._program = program
+        self._patience = patience * 1000  # milliseconds
         self.screen = screen
         self._page: Page | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,25 +129,27 @@ class BrowserComputer:
         page = await self._ready()
         from playwright.async_api import Error
 
-        for _ in range(2):  # a page that has just changed cannot be taken at once
-            try:
-                return Shot(await page.screenshot(type="png", timeout=PATIENCE), page.url)
-            except Error:
-                await page.wait_for_timeout(SETTLED)
-        return Shot(await page.screenshot(type="png", timeout=PATIENCE), page.url)
+        try:
+            png = await page.screenshot(timeout=self._patience)
+        except Error:  # a page that has just changed cannot be taken at once
+            await page.wait_for_timeout(2 * SETTLED)
+            png = await page.screenshot(timeout=self._patience)
+        return Shot(png, page.url)
 
-    async def act(self, action: Action) -> str:
+    async def act(self, action: a.Action) -> str:
         """Perform an action, and return what was said in dialogs meanwhile: they are dismissed."""
+        if isinstance(action, a.Navigate) and action.url not in HISTORY:
+            action = a.Navigate(self._check(action.url))
         page = await self._ready()
         from playwright.async_api import Error
 
         try:
-            if isinstance(action, Navigate):
+            if isinstance(action, a.Navigate):
                 await self._navigate(page, action.url)
             else:
                 await self._perform(page, action)
                 await page.wait_for_timeout(SETTLED)
-            await page.wait_for_load_state("domcontentloaded", timeout=PATIENCE)
+            await page.wait_for_load_state(LOADED, timeout=self._patience)
         except Error as error:
             raise ModelRetry(error.message.partition("\n")[0]) from None
         said, self._said = self._said, []
@@ -165,51 +157,51 @@ class BrowserComputer:
 
     # Acting.
 
-    async def _perform(self, page: "Page", action: ScreenAction) -> None:
+    async def _perform(self, page: "Page", action: a.ScreenAction) -> None:
         match action:
-            case Screenshot():
+            case a.Screenshot():
                 pass
-            case Click() | MouseDown() | MouseUp() | Move() | Drag():
+            case a.Click() | a.MouseDown() | a.MouseUp() | a.Move() | a.Drag():
                 await self._point(page, action)
-            case Scroll(dx, dy, at, keys):
+            case a.Scroll(dx, dy, at, keys):
                 await self._move(page, at)
-                async with _Held(page, keys):
+                async with _held(page, keys):
                     await page.mouse.wheel(dx, dy)
-            case Type(text):
+            case a.Type(text):
                 await page.keyboard.type(text)
-            case Keypress(keys, repeat, seconds):
+            case a.Keypress(keys, repeat, seconds):
                 for _ in range(repeat):
-                    async with _Held(page, keys):
+                    async with _held(page, keys):
                         await page.wait_for_timeout(seconds * 1000)
-            case Wait(seconds):
+            case a.Wait(seconds):
                 await page.wait_for_timeout(seconds * 1000)
             case _:
                 assert_never(action)
 
-    async def _point(self, page: "Page", action: Click | MouseDown | MouseUp | Move | Drag) -> None:
-        if isinstance(action, Drag):
+    async def _point(self, page: "Page", action: a.Click | a.MouseDown | a.MouseUp | a.Move | a.Drag) -> None:
+        if isinstance(action, a.Drag):
             await self._drag(page, action.path, action.keys)
-        elif isinstance(action, Click):
+        elif isinstance(action, a.Click):
             await self._click(page, action)
         else:
             await self._move(page, action.at)
-            if isinstance(action, MouseDown):
+            if isinstance(action, a.MouseDown):
                 await page.mouse.down()
-            elif isinstance(action, MouseUp):
+            elif isinstance(action, a.MouseUp):
                 await page.mouse.up()
 
-    async def _click(self, page: "Page", action: Click) -> None:
+    async def _click(self, page: "Page", action: a.Click) -> None:
         button = action.button
         if button == "back" or button == "forward":
             await self._navigate(page, button)
             return
         await self._move(page, action.at)
-        async with _Held(page, action.keys):
+        async with _held(page, action.keys):
             for number in range(1, action.count + 1):
                 await page.mouse.down(button=button, click_count=number)
                 await page.mouse.up(button=button, click_count=number)
 
-    async def _move(self, page: "Page", at: Point | None) -> None:
+    async def _move(self, page: "Page", at: a.Point | None) -> None:
         if at is None:
             return
         if at.x >= self.screen[0] or at.y >= self.screen[1]:
@@ -218,24 +210,23 @@ class BrowserComputer:
             )
         await page.mouse.move(at.x, at.y)
 
-    async def _drag(self, page: "Page", path: tuple[Point, ...], keys: tuple[str, ...]) -> None:
+    async def _drag(self, page: "Page", path: tuple[a.Point, ...], keys: tuple[str, ...]) -> None:
         await self._move(page, path[0])
-        async with _Held(page, keys):
+        async with _held(page, keys):
             await page.mouse.down()
             for point in path[1:]:
                 await self._move(page, point)
             await page.mouse.up()
 
     async def _navigate(self, page: "Page", url: str) -> None:
-        match url:
-            case "back":
-                await page.go_back(wait_until="domcontentloaded", timeout=PATIENCE)
-            case "forward":
-                await page.go_forward(wait_until="domcontentloaded", timeout=PATIENCE)
-            case "reload":
-                await page.reload(wait_until="domcontentloaded", timeout=PATIENCE)
-            case _:
-                await page.goto(self._check(url), wait_until="domcontentloaded", timeout=PATIENCE)
+        if url == "back":
+            await page.go_back(wait_until=LOADED, timeout=self._patience)
+        elif url == "forward":
+            await page.go_forward(wait_until=LOADED, timeout=self._patience)
+        elif url == "reload":
+            await page.reload(wait_until=LOADED, timeout=self._patience)
+        else:
+            await page.goto(url, wait_until=LOADED, timeout=self._patience)
 
     def _check(self, url: str) -> str:
         """Return an address that may be visited. The browser itself knows no others: this only says so."""
@@ -273,7 +264,7 @@ class BrowserComputer:
         known = f"--host-resolver-rules={', '.join([*rules, 'MAP * ~NOTFOUND'])}"
         root = sys.platform != "win32" and os.geteuid() == 0  # which Chromium gives no sandbox
         arguments = [*ARGUMENTS, known, *(["--no-sandbox"] if root else [])]
-        chromium = await playwright.chromium.launch(executable_path=program, args=arguments)
+        chromium = await playwright.chromium.launch(executable_path=program, args=arguments, timeout=self._patience)
         self._open = (playwright, chromium)
         context = await chromium.new_context(
             viewport={"width": self.screen[0], "height": self.screen[1]}, accept_downloads=False, service_workers="block"
@@ -284,7 +275,7 @@ class BrowserComputer:
     async def _follow(self, page: "Page") -> None:
         """Show the page that was opened last; answer no dialog, but tell what it said."""
         page.on("dialog", self._dismiss)
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(self._patience)
         self._page = page
 
     async def _dismiss(self, dialog: "Dialog") -> None:
@@ -292,22 +283,17 @@ class BrowserComputer:
         await dialog.dismiss()
 
 
-class _Held:
-    """Keys that are held meanwhile."""
-
-    def __init__(self, page: "Page", keys: Iterable[str]) -> None:
-        self._page = page
-        self._keys = [KEYS.get(key.lower(), key) for key in keys]
-
-    async def __aenter__(self) -> None:
-        for key in self._keys:
-            await self._page.keyboard.down(key)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for key in reversed(self._keys):
-            await self._page.keyboard.up(key)
+@asynccontextmanager
+async def _held(page: "Page", keys: Iterable[str]) -> AsyncIterator[None]:
+    """Hold keys meanwhile."""
+    named = [KEYS.get(key.lower(), key) for key in keys]
+    for key in named:
+        await page.keyboard.down(key)
+    try:
+        yield
+    finally:
+        for key in reversed(named):
+            await page.keyboard.up(key)
 
 
 def _fits(host: str, allowed: str) -> bool:

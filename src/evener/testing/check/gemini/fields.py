@@ -133,6 +133,14 @@ TOOL = message(
     parallel_ai_search=OBJECT,
     exa_ai_search=OBJECT,
 )
+COMPUTER = message(
+    environment=enum(
+        *("ENVIRONMENT_UNSPECIFIED", "ENVIRONMENT_BROWSER", "ENVIRONMENT_MOBILE", "ENVIRONMENT_DESKTOP"),
+    ),
+    excluded_predefined_functions=STRINGS,
+    enable_prompt_injection_detection=BOOL,
+    disabled_safety_policies=STRINGS,
+)
 DECLARATION = message(
     name=STR,
     description=STR,

@@ -7,6 +7,7 @@ endpoint is a subset of these fields and is checked alike.
 from collections.abc import Iterator, Mapping
 
 from evener.testing.check.models import OPENAI_EFFORTS, ReasoningRow, ServerRow, reasoning, server
+from evener.testing.check.responses.computer import check_computers
 from evener.testing.check.responses.items import check_items
 from evener.testing.check.responses.order import check_order
 from evener.testing.check.responses.parts import MAX_CACHE_KEY, loosened
@@ -111,6 +112,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from _check_presence(body)
     yield from check_items(body.get("input"), row, scope)
     yield from check_order(body, row, scope)
+    yield from check_computers([fields(value) for value in items(body.get("input"))])
     yield from check_tools(body, row)
     yield from check_choice(body)
     yield from _check_text(body, row)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from evener.testing.check.models import ServerRow
+from evener.testing.check.responses import computer
 from evener.testing.check.responses.parts import check_parts, loosened
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
@@ -61,6 +62,8 @@ ITEMS: Mapping[str, ObjectShape] = {
     "apply_patch_call_output": ObjectShape(
         {"type": STR, "call_id": STR, "status": one_of("completed", "failed")}, {**_CALL, "output": STR}, open=True
     ),
+    "computer_call": computer.CALL,
+    "computer_call_output": computer.OUTPUT,
     "reasoning": ObjectShape({"type": STR, "summary": LIST}, {"id": STR, "content": LIST, "encrypted_content": STR}),
     "compaction": ObjectShape({"type": STR, "encrypted_content": STR}, {"id": STR}, open=True),
     "item_reference": ObjectShape({"type": STR, "id": STR}),
@@ -69,7 +72,7 @@ ITEMS: Mapping[str, ObjectShape] = {
         (
             *("compaction_trigger", "configuration_update", "tool_search_call", "tool_search_output"),
             *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
-            *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+            *("local_shell_call", "local_shell_call_output"),
             *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call"),
             *("program", "program_output"),
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ServerRow
+from evener.testing.check.responses import computer
 from evener.testing.check.responses.items import item_type
 from evener.testing.check.responses.parts import loosened
 from evener.testing.check.shape import (
@@ -43,10 +44,12 @@ TOOLS: Mapping[str, ObjectShape] = {
     "namespace": ObjectShape({"type": STR, "name": STR, "tools": LIST}, {"description": STR}, open=True),
     "file_search": ObjectShape({"type": STR, "vector_store_ids": LIST}, open=True),
     "mcp": ObjectShape({"type": STR, "server_label": STR}, open=True),
+    "computer": computer.TOOL,
+    "computer_use_preview": computer.PREVIEW,
     **dict.fromkeys(
         (
             *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
-            *("code_interpreter", "image_generation", "computer", "computer_use_preview", "local_shell", "shell"),
+            *("code_interpreter", "image_generation", "local_shell", "shell"),
             *("apply_patch", "tool_search", "programmatic_tool_calling"),
         ),
         _OPEN,
