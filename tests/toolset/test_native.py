@@ -218,7 +218,7 @@ def test_patches_are_read_and_written() -> None:
 def test_forms_are_told_apart_by_their_calls(type: str) -> None:
     form = FORMS[type]
     assert {*form.needs} <= {*form.stands_for}
-    assert form.read({}) is None
+    assert form.read({}, form.call, (1280, 800)) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener.encodings.json import ANSWER, ARGUMENTS, CALLS, TOOL, VALUE
-from evener.encodings.own_tools import rewrite_message
+from evener.encodings.own_tools import find_pictured, rewrite_message
 from evener.encodings.prepared import Past, TextStyle
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.loss import Loss, loss_in
@@ -32,16 +32,18 @@ def rewrite_history(prior: Past | None, style: TextStyle, transcript: Transcript
         return start
     waiting: Waiting = dict(start.waiting)
     losses: list[Loss] = []
-    fresh = [made for message in transcript.since(start.node) for made in _rewrite(message, style, waiting, losses)]
+    since = transcript.since(start.node)
+    if style.own:
+        pictured = find_pictured(since)
+        fresh = [rewrite_message(message, style, waiting, pictured, losses) for message in since]
+    else:
+        fresh = [made for message in since for made in _rewrite(message, style, waiting, losses)]
     kept = (*start.losses, *losses) if losses else start.losses
     return Past(style, transcript.head, start.transcript.extend(fresh), tuple(waiting.items()), kept)
 
 
 def _rewrite(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
     """Yield the message in its text form; before it, error results for calls that never got one."""
-    if style.own:
-        yield rewrite_message(message, style.own, waiting)
-        return
     if message.role == "assistant":
         if waiting:
             yield _answer_waiting(message, style, waiting, losses)

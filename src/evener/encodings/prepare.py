@@ -21,7 +21,7 @@ from evener.encodings.forms import (
 )
 from evener.encodings.history import rewrite_history
 from evener.encodings.hosted_tools import declare_hosted_tools
-from evener.encodings.own_tools import choose_own_tools, declare_own_tools
+from evener.encodings.own_tools import choose_own_tools, declare_own_tools, extras_of
 from evener.encodings.prepared import EncodingName, Final, Plan, Prepared, TextStyle
 from evener.encodings.words import (
     choose_encoding,
@@ -55,7 +55,7 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
         return Prepared(ask, (), "native", "")
     source = (
         *(ask.tools, ask.choice, ask.output, ask.settings, ask.reasoning, ask.transcript.system_blocks),
-        *(quirks, wanted, ask.target, ask.foreign_reasoning),
+        *(quirks, wanted, ask.target, ask.foreign_reasoning, ask.state.mode),
     )
     plan = prior.plan if prior and prior.plan and prior.plan.source == source else _make_plan(ask, quirks, wanted, source)
     if plan.untouched:
@@ -215,7 +215,7 @@ def _use_own_tools(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle | None:
     own = choose_own_tools(ask, quirks) if draft.tools else ()
     if not own:
         return None
-    draft.tools = declare_own_tools(draft.tools, own)
+    draft.tools, draft.extra = declare_own_tools(draft.tools, own), (*draft.extra, *extras_of(own))
     return TextStyle("native", ask.target, ask.foreign_reasoning, own=own)
 
 

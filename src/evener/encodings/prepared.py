@@ -19,10 +19,15 @@ Final = Literal["text", "object", "value"]
 
 
 class OwnTool(msgspec.Struct, frozen=True):
-    """A tool that the model was trained on, by its type; `names` are the standard tools that it stands for, and their names."""
+    """A tool that the model was trained on, by its type; `names` are the standard tools that it stands for, and their names.
+
+    `screen` is the size of the screen that it shows, if it does; `browses`: that of a browser.
+    """
 
     type: str
     names: tuple[tuple[str, str], ...]
+    screen: tuple[int, int] = (0, 0)
+    browses: bool = False
 
 
 class TextStyle(msgspec.Struct, frozen=True):
@@ -39,7 +44,8 @@ class TextStyle(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """A history up to `node`, rewritten. `waiting` are the calls without a result so far, by id and name."""
+    """A history up to `node`, rewritten. `waiting` are the calls without a result so far, by id and name (natively: by id, with
+    the call as it went out)."""
 
     style: TextStyle
     node: Node | None

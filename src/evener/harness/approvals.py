@@ -56,7 +56,7 @@ class Bench(msgspec.Struct, frozen=True):
 
 def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
     """Return the judge of these tools, or None when everything is allowed anyway."""
-    if policy is None and not any(tool.approval for tool in toolbox.values()):
+    if policy is None and not any(tool.approval or tool.asks for tool in toolbox.values()):
         return None
     return judge_by(toolbox, caller, policy)
 
@@ -74,16 +74,28 @@ def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
 
 
 def _judge(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
-    if policy is None and not tool.approval:
+    asked = _asked(tool, call)
+    if policy is None and not tool.approval and not asked:
         return Judgement()
     full = with_defaults(tool, call.raw)
     if policy is None:
-        found = Judgement("ask", why=f"the tool {call.name!r} asks before each call")
+        found = Judgement("ask", why=asked or f"the tool {call.name!r} asks before each call")
     else:
         as_run = call if full is None else replace(call, raw=full)
         made = decide_by(as_run, effect=tool.effect, approval=tool.approval, policy=policy)
         found = Judgement(made.verdict, made.rule, made.reason)
+        if asked and found.verdict != "deny":
+            found = Judgement("ask", found.rule, asked)
     return Judgement() if full is None and found.verdict == "ask" else found
+
+
+def _asked(tool: Tool, call: ToolCall) -> str:
+    """Return why a call waits for approval whatever a policy allows; empty when it need not."""
+    given = call.args.get(tool.asks) if tool.asks and call.parses else None
+    if not given:
+        return ""
+    told = [one.get("message") or one.get("code") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return f"the model's provider wants a user to confirm it: {'; '.join(str(one) for one in told if one) or given}"
 
 
 def allow_all(_call: ToolCall) -> Judgement:

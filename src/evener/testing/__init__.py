@@ -10,6 +10,7 @@ from evener.testing.check import Violation, check_request
 from evener.testing.scripted import ScriptedCompleter
 
 if TYPE_CHECKING:
+    from evener.testing.computer import FakeComputer
     from evener.testing.scripted_model import ScriptedModel, calls, says
     from evener.testing.servers import (
         Call,
@@ -38,6 +39,7 @@ __all__ = [
     "CassetteMiss",
     "Empty",
     "FakeAnswer",
+    "FakeComputer",
     "FakeServer",
     "FakeTransport",
     "Gate",
@@ -69,6 +71,7 @@ _HOMES = {
     "evener.testing.servers": (
         "Call Empty FakeServer Html Native Raw Received Redirect Refusal Rejected Status Text Thinking Tokens Turn faults turn"
     ),
+    "evener.testing.computer": "FakeComputer",
     "evener.testing.scripted_model": "ScriptedModel calls says",
     "evener.testing.transports": "FakeAnswer FakeTransport Gate",
     "evener.transport.cassette.recorder": "CassetteMiss open_cassette",

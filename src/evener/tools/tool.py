@@ -80,8 +80,8 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
     arguments as the function and says, after a crash, whether a call took effect (True, False, or None: not known).
     `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `hidden`: the model is not
     told of it before a result reveals it (`find_tools_tool`); it can be called in any case. `inner` are tools of runs
-    inside its calls: decisions about them are checked against these. `callee` and `verifier` are always derived from the
-    functions.
+    inside its calls: decisions about them are checked against these. `asks` names an argument: a call that has it waits for
+    approval, whatever a policy allows. `callee` and `verifier` are always derived from the functions.
     """
 
     spec: ToolSpec
@@ -97,6 +97,7 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
     output_limit: int = OUTPUT_LIMIT
     hidden: bool = False
     inner: "tuple[Tool, ...]" = ()
+    asks: str = ""
     callee: Callee | None = None
     verifier: Callee | None = None
 

@@ -73,6 +73,14 @@ def _web(_place: Workplace) -> Iterable[Tool]:
     return WebTools().tools
 
 
+def _browser(place: Workplace) -> Iterable[Tool]:
+    from evener.toolset.computer.browser import HOSTS, BrowserComputer
+    from evener.toolset.computer.tools import computer_tools
+
+    hosts = [host.strip() for host in os.environ.get(HOSTS, "").split(",") if host.strip()]
+    return computer_tools(BrowserComputer(hosts), approval=place.approval, native=place.native)
+
+
 def _todo(_place: Workplace) -> Iterable[Tool]:
     from evener.toolset.todo import todo_tool
 
@@ -93,6 +101,7 @@ SETS: dict[str, ToolSet] = {
         ToolSet("shell", "run commands in a sandbox, without network", _shell),
         ToolSet("jsonl", "search files of JSON lines by their fields", _jsonl),
         ToolSet("web", "fetch a page of the public internet as text", _web),
+        ToolSet("browser", "use a browser, on the hosts that EVENER_BROWSER_HOSTS names", _browser),
         ToolSet("todo", "keep a list of steps", _todo),
         ToolSet("ask_user", "ask the user a question, and wait for the answer", _ask_user),
     )

@@ -94,7 +94,8 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     schema is `FREE_SCHEMA`, and where a wire has no such tools it is a function of one string. `namespace` is the group it
     belongs to; its name is qualified then. `inline`: the conversation itself declares it to its own wire, others must offer it.
     `standard` names the standard tool that it is, with the arguments of that one (`read`, `edit`, `shell`, ...): a model that
-    was trained on a form of its own gets that form instead.
+    was trained on a form of its own gets that form instead. `screen` is the size of the screen that its results show, in
+    pixels: of the standard tools only `computer` has one.
     """
 
     name: str
@@ -109,6 +110,7 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     namespace: Namespace | None = None
     inline: bool = False
     standard: str = ""
+    screen: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         check_texts(self, "name", "description", "wire", "provider", "standard")

@@ -135,8 +135,11 @@ def text_in(raw: msgspec.Raw | None) -> str:
 MESSAGE = "@message"
 """The field of a block's seal with the fields of its message, which has no seal of its own."""
 
+OWN = "@own"
+"""The field of a call's seal with the call as it was made, in a form of its maker's; it is never sent from there."""
+
 # Bookkeeping fields of a provider: dropping them is no loss.
-BOOKKEEPING = ("@field", "@more", "id", "index", "object", "role", "status", "type")
+BOOKKEEPING = (OWN, "@field", "@more", "id", "index", "object", "role", "status", "type")
 EMPTY = (b"null", b"[]", b"{}", b'""')
 HOLDERS = (MESSAGE, "item", "part", "message", "own")
 """Names under which a seal groups its fields; the names below them count."""
@@ -412,6 +415,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
 
     def hold_message_fields(self, own: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """Return the fields of a block without those of its message: these are written when it is closed."""
+        own.pop(OWN, None)
         if MESSAGE in own:
             self.beside = fields(own.pop(MESSAGE))
         return own

@@ -191,8 +191,8 @@ def _pieces(index: int, block: Block) -> Iterator[d.Delta]:
         case ToolCall(id, name, raw, seal):
             yield d.CallBegun(index, id, name)
             yield d.ArgumentsDelta(index, raw)
-            yield d.CallEnded(index, raw)
             yield from _seal(index, "call", seal)
+            yield d.CallEnded(index, raw)
         case HostedBlock():
             yield d.HostedAdded(index, block)
         case ImageBlock(source=Inline(content)) | DocumentBlock(source=Inline(content)):

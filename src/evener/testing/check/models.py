@@ -246,6 +246,7 @@ GEMINI = (
         mixing=False,
         media_results=False,
     ),
+    GeminiRow(pattern=r"gemini-2\.5-computer-use.*"),  # the provider's page on computer use
     GeminiRow(pattern=r"gemini-2\.5.*", mixing=False, media_results=False),
     GeminiRow(pattern=r"gemini-3.*-image.*"),
     GeminiRow(pattern=r"gemini-3(\.1)?-pro.*", levels=_THREE, signed=True),

@@ -77,7 +77,9 @@ def _block(part: Part, mint: Mint, *, hidden: bool) -> Json:
             return {"type": "thinking", "thinking": "" if hidden else text, "signature": mint.seal()}
         case Call():
             call = part.id or mint.id("toolu_01")
-            return {"type": "tool_use", "id": call, "name": part.name, "input": part.value, "caller": {"type": "direct"}}
+            member = {"toolset_name": part.toolset} if part.toolset else {}
+            head: Json = {"type": "tool_use", "id": call, "name": part.name, "input": part.value}
+            return {**head, "caller": {"type": "direct"}, **member}
         case Native(value=value):
             return dict(value)
 

@@ -31,13 +31,14 @@ class Thinking(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """A call of one of the client's tools. `arguments` as text go out as they are, where the wire carries text.
 
-    An empty `id` is minted in the provider's form.
+    An empty `id` is minted in the provider's form. `toolset` is the set that the tool belongs to, on the wire that has sets.
     """
 
     name: str
     arguments: Mapping[str, object] | str = {}
     id: str = ""
     pieces: int = _PIECES
+    toolset: str = ""
 
     @property
     def raw(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.anthropic.blocks import STRICT_VERSION, TOP_LEVEL, check_blocks
 from evener.testing.check.anthropic.cache import check_cache
+from evener.testing.check.anthropic.computer import check_computers
 from evener.testing.check.anthropic.tools import check_choice, check_references, check_tools
 from evener.testing.check.anthropic.turns import check_turns, is_prefill, merge_turns
 from evener.testing.check.json_schema import ANTHROPIC, check_subset
@@ -70,6 +71,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     turns = merge_turns(body.get("messages"))
     yield from check_turns(turns, row, thinking)
     yield from check_tools(body, scope)
+    yield from check_computers(body, turns, scope)
     yield from check_choice(body, row, thinking)
     yield from check_references(body)
     yield from _check_thinking(body, row, scope)

@@ -105,6 +105,11 @@ TOOL = message(
     "function_declarations mcp_servers: messages, google_search google_search_retrieval google_maps url_context: object, "
     "code_execution file_search computer_use retrieval enterprise_web_search parallel_ai_search exa_ai_search: object"
 )
+COMPUTER = message(
+    "environment: ENVIRONMENT, excluded_predefined_functions disabled_safety_policies: texts, "
+    "enable_prompt_injection_detection: bool",
+    ENVIRONMENT=enum("ENVIRONMENT_UNSPECIFIED", "ENVIRONMENT_BROWSER", "ENVIRONMENT_MOBILE", "ENVIRONMENT_DESKTOP"),
+)
 DECLARATION = message(
     "name description: str, parameters parameters_json_schema response response_json_schema: object, behavior: any"
 )

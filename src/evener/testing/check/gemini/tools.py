@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.gemini.fields import (
     CALLING_CONFIG,
+    COMPUTER,
     DECLARATION,
     GENERATION,
     TOOL,
@@ -40,6 +41,8 @@ def check_tools(body: Mapping[str, object], row: GeminiRow, platform: str) -> It
             if name and name in names:
                 yield Violation(join(at, "name"), "tool.duplicate", f"Duplicate function declaration found: {shown(name)}.")
             names.append(name)
+        if isinstance(tool.get("computerUse"), dict):
+            yield from check_message(join(path, "computerUse"), tool["computerUse"], COMPUTER)
         hosted.extend(others)
     yield from _check_mixing(body, row, platform, hosted=bool(hosted), functions=bool(names))
     yield from _check_config(body, names, platform)

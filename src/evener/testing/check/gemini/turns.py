@@ -13,7 +13,7 @@ import msgspec
 from evener.testing.check.gemini.contents import DATA
 from evener.testing.check.gemini.fields import CALL, CONTENT, PART, RESPONSE, listed, read
 from evener.testing.check.models import GeminiRow
-from evener.testing.check.shape import Violation, shown, text
+from evener.testing.check.shape import Violation, fields, shown, text
 
 Fields = Mapping[str, object]
 
@@ -83,6 +83,7 @@ def _check_results(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow,
         yield Violation(turn.path, "function_response.count", message)
     else:
         yield from _check_pairs(turn, waiting, row)
+        yield from _check_confirmed(turn, waiting)
 
 
 def _unanswered(path: str) -> Iterator[Violation]:
@@ -104,6 +105,16 @@ def _check_pairs(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow) -
         yield Violation(turn.path, "function_response.id", "A function response must have the id of its function call.")
     elif row.result_ids and any(one and not other for one, other in ids):
         yield Violation(turn.path, "function_response.id", "A function response must have an id on this model.")
+
+
+def _check_confirmed(turn: ContentTurn, waiting: Sequence[Fields]) -> Iterator[Violation]:
+    """The provider's page on computer use: what had to be confirmed was, or it was not done and the response is an error."""
+    for call, result in zip(waiting, turn.results, strict=True):
+        decision = fields(fields(call.get("args")).get("safety_decision")).get("decision")
+        response = fields(result.get("response"))
+        if decision == "require_confirmation" and not {"safety_acknowledgement", "error"} & response.keys():
+            message = "The safety decision of a function call was not acknowledged in its response."
+            yield Violation(turn.path, "function_response.unacknowledged", message)
 
 
 def _check_signatures(turns: Sequence[ContentTurn]) -> Iterator[Violation]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from evener.testing.check.models import OPENAI_EFFORTS, ReasoningRow, reasoning, server
 from evener.testing.check.openai import check_cache_key, check_metadata, check_ranges
+from evener.testing.check.responses.computer import check_computers
 from evener.testing.check.responses.items import check_items
 from evener.testing.check.responses.order import check_order
 from evener.testing.check.responses.tools import check_choice, check_format, check_tools
@@ -54,6 +55,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     yield from _check_presence(body)
     yield from check_items(body.get("input"), row, scope)
     yield from check_order(body, row, scope)
+    yield from check_computers([fields(value) for value in items(body.get("input"))])
     yield from check_tools(body, row)
     yield from check_choice(body)
     for name, known in (("text", _TEXT), ("reasoning", _REASONING)):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from evener.testing.check.models import ServerRow
 from evener.testing.check.openai import IMAGE_URL, LONG_NAME, WRONG_IMAGE, WRONG_LONG_NAME, json_text
+from evener.testing.check.responses import computer
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import (
     ObjectShape,
@@ -49,6 +50,8 @@ ITEMS: Mapping[str, ObjectShape] = {
     "shell_call_output": shape("type call_id: str, output: list", f"{_CALL}, {_STATUS}", open=True),
     "apply_patch_call": shape("type call_id: str, operation: object, status: 'in_progress'|'completed'", _CALL, open=True),
     "apply_patch_call_output": shape("type call_id: str, status: 'completed'|'failed'", f"{_CALL}, output: str", open=True),
+    "computer_call": computer.CALL,
+    "computer_call_output": computer.OUTPUT,
     "reasoning": shape("type: str, summary: list", "id encrypted_content: str, content: list"),
     "compaction": shape("type encrypted_content: str", "id: str", open=True),
     "item_reference": shape("type id: str"),
@@ -57,7 +60,7 @@ ITEMS: Mapping[str, ObjectShape] = {
         (
             *("compaction_trigger", "configuration_update", "tool_search_call", "tool_search_output"),
             *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
-            *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
+            *("local_shell_call", "local_shell_call_output"),
             *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call"),
             *("program", "program_output"),
         ),

@@ -16,12 +16,13 @@ _ANSWERS: Mapping[str, str] = {
     "custom_tool_call_output": "custom_tool_call",
     "shell_call_output": "shell_call",
     "apply_patch_call_output": "apply_patch_call",
+    "computer_call_output": "computer_call",
 }
 _CALLS = frozenset(_ANSWERS.values())
 # Items a model produces, so what may follow its reasoning: a call or hosted item of any kind, a message, more reasoning.
 _PRODUCED = _CALLS | {
     *("message", "reasoning", "compaction", "tool_search_call", "tool_search_output", "web_search_call"),
-    *("file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "local_shell_call"),
+    *("file_search_call", "code_interpreter_call", "image_generation_call", "local_shell_call"),
     *("mcp_list_tools", "mcp_approval_request", "mcp_call"),
     *("program", "program_output", "item_reference"),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.json_schema import CLONE_FORM, OPENAI, OPENAI_FORM, check_arguments, check_subset
 from evener.testing.check.models import ServerRow
 from evener.testing.check.openai import LONG_NAME, NAME, WRONG_LONG_NAME, WRONG_NAME, says_json
+from evener.testing.check.responses import computer
 from evener.testing.check.responses.items import item_type
 from evener.testing.check.shape import (
     ObjectShape,
@@ -31,10 +32,12 @@ TOOLS: Mapping[str, ObjectShape] = {
     "namespace": shape("type name: str, tools: list", "description: str", open=True),
     "file_search": shape("type: str, vector_store_ids: list", open=True),
     "mcp": shape("type server_label: str", open=True),
+    "computer": computer.TOOL,
+    "computer_use_preview": computer.PREVIEW,
     **dict.fromkeys(
         (
             *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
-            *("code_interpreter", "image_generation", "computer", "computer_use_preview", "local_shell", "shell"),
+            *("code_interpreter", "image_generation", "local_shell", "shell"),
             *("apply_patch", "tool_search", "programmatic_tool_calling"),
         ),
         shape("type: str", open=True),
