@@ -44,6 +44,7 @@ class Funnel:
         self._secrets = secrets
         self._patterns = tuple(map(_compile, patterns))
         self._nets = KeptNet()
+        self._last: tuple[Iterable[str], Net] = ((), NOTHING)  # a tuple of secrets, and its net
 
     def __repr__(self) -> str:
         return f"<Funnel with {len(self._patterns)} patterns>"
@@ -77,7 +78,10 @@ class Funnel:
 
     def text(self, text: str) -> str:
         """Return a title, a tag or another text without secrets."""
-        return self._words(text, self._present(), self._patterns)
+        net = self._present()
+        if not net.may_hold(text.encode("utf-8", "surrogatepass")):
+            net = NOTHING
+        return self._words(text, net, self._patterns)
 
     def blob(self, content: bytes) -> bytes:
         """Return the content of a blob: a text without secrets; anything that is no text stays as it is."""
@@ -89,8 +93,14 @@ class Funnel:
         return self._blob(content, net)
 
     def _present(self) -> Net:
-        """Return the net for the secrets of this moment."""
-        return self._nets.of(self._secrets())
+        """Return the net for the secrets of this moment: as a rule those of the moment before."""
+        secrets, (known, net) = self._secrets(), self._last
+        if secrets is known:
+            return net
+        net = self._nets.of(secrets)
+        if type(secrets) is tuple:  # another collection may change
+            self._last = (secrets, net)
+        return net
 
     def _blob(self, content: bytes, net: Net) -> bytes:
         try:

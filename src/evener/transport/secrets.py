@@ -75,6 +75,8 @@ class Net:
 
     def without(self, text: str) -> str:
         """Return the text with every form replaced."""
+        if not self._forms:
+            return text
         pieces, done = [], 0
         for start, end in self._spans(text):
             pieces += [text[done:start], REDACTED]
