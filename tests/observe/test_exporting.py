@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import stat
 import threading
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evener import Harness, MemoryStore, tool
 from evener import events as ev
 from evener.observe import join_trace, recorder
-from evener.observe.export import encode_spans, redact_spans, trace_funnel
+from evener.observe.export import KEY_SHAPES, KEY_WORDS, encode_spans, redact_spans, trace_funnel
 from evener.observe.otlp import OtlpSink, send_all, traces_url
 from evener.observe.recorder import EndedRun, TraceRecorder, TraceSettings, record_run
 from evener.observe.spans import TraceSpan, fold_spans
@@ -220,6 +223,15 @@ def test_keys_that_this_process_never_used_are_known_by_their_shape() -> None:
         left = encode_spans(redact_spans(spans, trace_funnel(), content=content)).decode()
         assert [key for key in keys if key in left] == []
     assert json.loads(next(redact_spans(spans, trace_funnel(), content=True)).content["gen_ai.input.messages"]), "still JSON"
+
+
+@pytest.mark.parametrize("shape", KEY_SHAPES)
+@given(data=st.data())
+def test_all_that_looks_like_a_key_holds_one_of_the_words_that_are_looked_for_first(shape: str, data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(shape))
+    found = re.search(shape, text)
+    assert found is not None
+    assert not text.isascii() or any(word in found[0].lower() for word in KEY_WORDS)
 
 
 @to_the_end

@@ -197,6 +197,31 @@ def test_the_digest_of_each_request_is_in_the_log(wire: str, monkeypatch: pytest
         asyncio.run(go(server))
 
 
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_digest_is_right_however_a_conversation_grows(wire: str) -> None:
+    """Only what is new is hashed. A system prompt that changes between runs leaves nothing as it was."""
+    script = [*(turn("Let me see.", Call("fetch", {"x": str(number)})) for number in range(6)), turn("done"), turn("done")]
+    name, dialect = TARGETS[wire]
+
+    @tool
+    def fetch(x: str) -> str:
+        """Fetch a page."""
+        return f"{x}: " + "a long page " * 40
+
+    async def go(server: FakeServer) -> None:
+        transport = HttpTransport()
+        store, model = MemoryStore(), model_of(server, wire, transport)
+        done = await Harness(model, tools=[fetch], system="Be brief.", store=store).run("go")
+        await Harness(model, tools=[fetch], system="Be verbose.", store=store).thread(done.thread).run("again")
+        sent = [event.request for event in await store.read(done.thread) if isinstance(event, ev.Replied)]
+        assert len(sent) == len(script)
+        assert sent == [sha256(received.body).hexdigest() for received in server.requests]
+        await transport.aclose()
+
+    with FakeServer(wire, script, dialect=dialect, models=(name.partition(":")[2],)) as server:  # type: ignore[arg-type]
+        asyncio.run(go(server))
+
+
 def test_what_was_not_sent_has_no_digest() -> None:
     """A loss that is refused keeps the request from being sent."""
 

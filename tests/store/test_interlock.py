@@ -126,6 +126,34 @@ def test_one_who_is_next_and_never_comes_refuses_no_append(tmp_path: Path) -> No
     run(scenario())
 
 
+def test_the_last_writer_queues_when_another_process_waits(tmp_path: Path) -> None:
+    """The one who had the last turn takes the next without queueing, as long as none waits."""
+    one = Interlock(tmp_path / "store", PATIENCE)
+    with one:
+        pass
+    with open(tmp_path / "store.next", "rb") as next_one, open(tmp_path / "store.lock", "r+b", buffering=0) as lock:
+        fcntl.flock(next_one, fcntl.LOCK_EX)
+        assert one.enter(wait=False), "none waits: whoever holds the place in the queue has not asked"
+        one.leave()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not one.enter(wait=False)
+        fcntl.flock(next_one, fcntl.LOCK_UN)
+        assert not one.enter(wait=False), "it is another's turn, and now this one is next"
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(next_one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert one.enter(wait=False)
+        one.leave()
+        other = Interlock(tmp_path / "store", PATIENCE)
+        with one:
+            assert not other.enter(wait=False), "it is next from now on"
+        assert not one.enter(wait=False), "one had the last turn, and another waits"
+        with other:
+            assert other.last() == str(os.getpid())
+        with one:
+            pass
+
+
 def test_only_the_owner_may_touch_the_lock_files(tmp_path: Path) -> None:
     with Interlock(tmp_path / "store", 1.0):
         pass

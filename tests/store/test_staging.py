@@ -18,9 +18,9 @@ def test_staged_events_are_written_first_with_the_next_append(tmp_path: Path, mo
     commits: list[int] = []
     append = rows.append
 
-    def counted(*given, **named):  # type: ignore[no-untyped-def]
-        commits.append(len(named["rows"]))
-        return append(*given, **named)
+    def counted(connection, held, rows, *more):  # type: ignore[no-untyped-def]
+        commits.append(len(rows))
+        return append(connection, held, rows, *more)
 
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "store.db")

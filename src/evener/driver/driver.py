@@ -254,12 +254,10 @@ async def _complete(model: Askable, ask: Ask) -> Answered:
 
 def _writes_first(steps: tuple[Step, ...]) -> bool:
     """True if performing the steps begins with an append: what is staged is written with that."""
-    match steps:
-        case () | (Extend(), *_):
-            return False
-        case (CallModel(wait=wait), *_):
-            return not wait
-    return True
+    if not steps:
+        return False
+    first = steps[0]
+    return not first.wait if type(first) is CallModel else type(first) is not Extend
 
 
 PATIENCE = 0.02
@@ -372,6 +370,8 @@ class Driver:
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one
+        self._trace = trace_id(place.run) if self._traced is None else self._traced.trace
+        self._cancellation = cancellation_of(place.run)
         self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
@@ -432,33 +432,34 @@ class Driver:
         failure = self.state.failure
         return max(0.0, failure.at + wait - self._clock.now()) if failure is not None else wait
 
-    async def record(self, *events: ev.Event) -> None:
+    def record(self, *events: ev.Event) -> Coroutine[object, object, bool]:
         """Append events, after those that are staged, and know them only then."""
-        await self._append(self._log.append, events)
+        return self._append(self._log.append, events)
 
     async def record_soon(self, *events: ev.Event) -> None:
         """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
         staged = None if self._staging is None else self._staging.stage(*self._clock.dated(events))
         if staged is None:
-            await self.record(*events)
+            await self._append(self._log.append, events)
         else:
             self._staged = True
-            self._teller.hold()
+            if self._watched:
+                self._teller.hold()
             self._fold(events, staged)
 
-    async def _record_step(self, *events: ev.Event) -> bool:
+    def _record_step(self, *events: ev.Event) -> Coroutine[object, object, bool]:
         """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
 
         Without anything staged the inbox was read just before.
         """
         if self._staging is None or not self._staged:
-            await self.record(*events)
-            return True
-        return await self._append(self._staging.append_unless_noted, events)
+            return self._append(self._log.append, events)
+        return self._append(self._staging.append_unless_noted, events)
 
     async def _append(
         self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
     ) -> bool:
+        """Append and know events. False: they were not written, as a note came."""
         events = self._clock.dated(events)
         began = monotonic()
         self._staged = False  # also when this fails: the run then ends, and the log is read anew
@@ -467,7 +468,8 @@ class Driver:
         except BaseException:
             self._teller.drop()
             raise
-        self._teller.release()
+        if self._watched:
+            self._teller.release()
         if kept is None:
             return False
         self._fold(events, kept)
@@ -480,9 +482,11 @@ class Driver:
         The caller is told the events as they were, but results of tools as they are kept: a tool may return a secret by
         mistake, and what callers get is shown to users.
         """
+        state, told = self.state, self.events
         for event, one in zip(events, kept, strict=True):
-            self.state = apply(self.state, one)
-            self.events.append(one if type(one) is ev.CallFinished else event)
+            state = apply(state, one)
+            told.append(one if type(one) is ev.CallFinished else event)
+        self.state = state
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
         match steps[0]:
@@ -932,10 +936,10 @@ class Driver:
 
     def _place_in_trace(self, what: str) -> TraceContext:
         """Return the span of a request or a call of this run, as the fold of the log will name it."""
-        outer, run = self._traced, self.run
+        outer, span = self._traced, span_id(self._teller.place.run, what)
         if outer is None:
-            return TraceContext(trace_id(run), span_id(run, what))
-        return TraceContext(outer.trace, span_id(run, what), outer.flags, outer.passed_on)
+            return TraceContext(self._trace, span)
+        return TraceContext(self._trace, span, outer.flags, outer.passed_on)
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
@@ -972,7 +976,7 @@ class Driver:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, call = self._agent.caller, step.runs
-        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave, cancellation_of(self.run))
+        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave, self._cancellation)
         if monotonic() - self._recorded > STALE:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)

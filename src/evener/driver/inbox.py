@@ -123,9 +123,9 @@ class _Watch:
 class WritingOnWait:
     """Calls `write` if what is done inside waits for anything. A tool that does not wait is done before."""
 
-    def __init__(self, write: Callable[[], Coroutine[object, object, None]]) -> None:
+    def __init__(self, write: Callable[[], Coroutine[object, object, object]]) -> None:
         self._write = write
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[object] | None = None
 
     async def __aenter__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ async def pause(seconds: float) -> bool:
     return True
 
 
-async def finish_anyway(work: Coroutine[object, object, None]) -> None:
+async def finish_anyway(work: Coroutine[object, object, object]) -> None:
     """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again.
 
     It begins at once, in the caller's task. What a log in memory does is done then; what waits goes on in a task of its own.
@@ -170,7 +170,7 @@ async def finish_anyway(work: Coroutine[object, object, None]) -> None:
 
 
 @coroutine
-def _rest(work: Coroutine[object, object, None], waits_for: object) -> Generator[object, object, None]:
+def _rest(work: Coroutine[object, object, object], waits_for: object) -> Generator[object, object, None]:
     """Yield what is left of a coroutine that was begun elsewhere, and waits."""
     while True:
         try:

@@ -568,7 +568,7 @@ class Thread(Generic[Output]):
             raise UsageError("This harness sends conversations as they are: it was made with context=False.")
         return keeper
 
-    async def _edit(self, work: Callable[[Driver], Coroutine[object, object, None]]) -> None:
+    async def _edit(self, work: Callable[[Driver], Coroutine[object, object, object]]) -> None:
         """Hold the log while something beside a run is written to it."""
         if self._driver is not None:
             raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then try again.")

@@ -365,24 +365,31 @@ def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
 
 
 def apply(state: RunState, event: ev.Event) -> RunState:
-    """Return the state after one more event."""
-    made = _apply(state, event)
+    """Return the state after one more event. The four of every turn are known by their class: a pattern looks further."""
+    if type(event) is ev.ModelCalled:
+        made = _apply_request(state, event)
+    elif type(event) is ev.Replied:
+        made = _apply_reply(state, event)
+    elif type(event) is ev.CallStarted:
+        made = _apply_start(state, event)
+    elif type(event) is ev.CallFinished:
+        made = _apply_result(state, event)
+    else:
+        made = _apply_rare(state, event)
     context = state.context
     if context is not None and made.context is not None and made.transcript is not state.transcript:
         return replace(made, context=made.context.grow(state.transcript, made.transcript))
     return made
 
 
-def _apply(state: RunState, event: ev.Event) -> RunState:
-    """The state after one more event. The four of every turn are known by their class at a glance; a pattern looks further."""
-    if type(event) is ev.ModelCalled:
-        return _apply_request(state, event)
-    if type(event) is ev.Replied:
-        return _apply_reply(state, event)
-    if type(event) is ev.CallStarted:
-        return _apply_start(state, event)
-    if type(event) is ev.CallFinished:
-        return _apply_result(state, event)
+Shortening = ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned
+Preparing = ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched
+Words = ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
+RareEvent = ev.CallPaused | ev.ApprovalAsked | ev.ApprovalDecided | ev.ModelFailed | Words | Shortening | Preparing
+
+
+def _apply_rare(state: RunState, event: RareEvent) -> RunState:
+    """Return the state after an event that not every turn has."""
     match event:
         case ev.CallPaused():
             return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
@@ -398,9 +405,7 @@ def _apply(state: RunState, event: ev.Event) -> RunState:
             return _apply_setup(state, event)
 
 
-def _shortened(
-    state: RunState, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned
-) -> RunState:
+def _shortened(state: RunState, event: Shortening) -> RunState:
     """What requests hold changes; the transcript does not. A summary costs what its request did."""
     context = state.context or ContextView()
     match event:
@@ -421,7 +426,7 @@ def _shortened(
     return replace(state, context=context)
 
 
-def _apply_setup(state: RunState, event: ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched) -> RunState:
+def _apply_setup(state: RunState, event: Preparing) -> RunState:
     """Return the state with what a run finds when it begins, or is given."""
     match event:
         case ev.Opened() if event.parent and state.thread:
@@ -438,9 +443,7 @@ def _apply_setup(state: RunState, event: ev.Opened | ev.Configured | ev.Imported
             assert_never(event)
 
 
-def _apply_words(
-    state: RunState, event: ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
-) -> RunState:
+def _apply_words(state: RunState, event: Words) -> RunState:
     """Return the state after what users and holders of the log did to a run."""
     match event:
         case ev.Prompted():

@@ -10,6 +10,7 @@ from functools import lru_cache
 from hashlib import sha256
 from time import perf_counter, time
 from traceback import clear_frames
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +39,9 @@ from evener.wire.diagnosis import ask_diagnosis, compare_diagnosis, read_diagnos
 from evener.wire.quirks import Quirks
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
+
+if TYPE_CHECKING:
+    import hashlib
 
 
 class FittedImages(msgspec.Struct, frozen=True):
@@ -81,12 +85,50 @@ def _fit_message(message: Message, quirks: Quirks, losses: list[Loss]) -> Messag
     return message if len(losses) == known else replace(message, blocks=tuple(blocks))
 
 
+STRIDE = 256
+"""Bytes: how closely it is found up to where two bodies are the same."""
+
+
+class BodyDigest(msgspec.Struct, frozen=True):
+    """The SHA-256 of a body, in hex. `begun` is that of its first `place` bytes, with which the next one begins, too, as a
+    rule: a conversation grows at its end, so each request costs what is new in it.
+    """
+
+    text: str
+    place: int
+    begun: "hashlib._Hash"
+
+    @classmethod
+    def of(cls, body: bytes, before: bytes = b"", prior: "BodyDigest | None" = None) -> "BodyDigest":
+        """Return the digest of a body. `before` is the body before it and `prior` its digest: they only save work."""
+        if prior is not None and body.startswith(before[: prior.place]):
+            start = place = prior.place
+            begun = prior.begun.copy()
+        else:
+            start, place, begun = 0, 0, sha256()
+        while place + STRIDE <= len(before) and body[place : place + STRIDE] == before[place : place + STRIDE]:
+            place += STRIDE
+        begun.update(body[start:place])
+        whole = begun.copy()
+        whole.update(body[place:])
+        return cls(whole.hexdigest(), place, begun)
+
+
 class Sent(msgspec.Struct, frozen=True, gc=False):
     """The request as it goes out. Given back with the next ask of the same conversation, it saves work."""
 
     prepared: Prepared
     encoded: Encoded
     fitted: FittedImages | None = None
+    _made: dict[str, BodyDigest] = {}
+
+    def digest(self, prior: "Sent | None" = None) -> str:
+        """Return the SHA-256 of the body, in hex. `prior` is the request before it in the same conversation."""
+        made = self._made.get("digest")
+        if made is None:
+            before = (b"", None) if prior is None else (prior.encoded.body, prior._made.get("digest"))
+            made = self._made["digest"] = BodyDigest.of(self.encoded.body, *before)
+        return made.text
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -101,7 +143,7 @@ def prepare_request(ask: Ask, endpoint: Endpoint, prior: Sent | None = None) -> 
     `prior` is the request before it in the same conversation. It changes no byte; it only saves work.
     """
     quirks, fitted = endpoint.facts.quirks, None
-    if quirks.image_bytes or quirks.image_side:
+    if (quirks.image_bytes or quirks.image_side) and ask.transcript.has_images:
         fitted = fit_images(ask.transcript, quirks, prior.fitted if prior is not None else None)
         ask = ask if fitted.transcript is ask.transcript else replace(ask, transcript=fitted.transcript)
     if not ask.tools and ask.output is None and quirks.tools and (endpoint.encoding or quirks.tool_encoding) == "native":
@@ -279,7 +321,7 @@ class Stream:
     @property
     def digest(self) -> str:
         """The SHA-256 of the request's body, in hex, once it was sent; empty before."""
-        return sha256(self._sent.encoded.body).hexdigest() if self._sent is not None and self._began else ""
+        return self._sent.digest(self._prior) if self._sent is not None and self._began else ""
 
     @property
     def form(self) -> OutputForm:

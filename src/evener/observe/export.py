@@ -8,6 +8,7 @@ import msgspec
 from evener.observe.conventions import Attribute
 from evener.observe.spans import TraceSpan
 from evener.store.redaction import Funnel
+from evener.transport.secrets import known_net
 
 CUT = 262_144
 """Characters of one attribute that are exported; texts in it were cut before."""
@@ -31,6 +32,11 @@ KEY_SHAPES = (
     r"(?i)(?:api[_-]?key|secret|passw(?:or)?d|access[_-]?token|auth[_-]?token)[A-Za-z0-9_-]*[ \t]*[:=][ \t]*[^\s\"\\,;]{8,}",
 )
 """What looks like a key, whoever made it. A trace is read by others than its thread, so here a false alarm costs little."""
+KEY_WORDS = (
+    *"k- k_ ai- ai_ hf r8 npm pypi glpat tgp nvapi pplx fw whsec dop_v1 lin_api ghp_ gho_ ghu_ ghs_ ghr_ github xox".split(),
+    *"akia asia abia acca aiza ya29 eyj -----begin bearer basic :// key secret passw token".split(),
+)
+"""In lower case: all that looks like a key holds one of these. They are looked for first, as all shapes take long."""
 
 
 @cache
@@ -40,7 +46,11 @@ def trace_funnel() -> Funnel:
 
 
 def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -> Iterator[TraceSpan]:
-    """Yield copies without secrets: names and attributes too, as a tool or an error may be called anything."""
+    """Yield spans without secrets: names and attributes too, as a tool or an error may be called anything."""
+    spans = tuple(spans)
+    if not content and funnel is trace_funnel() and not _may_hold_secrets("\n".join(_list_texts(spans))):
+        yield from (span if not span.content else msgspec.structs.replace(span, content={}) for span in spans)
+        return
     clean = _RedactedTexts(funnel)
     for span in spans:
         yield msgspec.structs.replace(
@@ -52,15 +62,41 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
         )
 
 
+def _list_texts(spans: Iterable[TraceSpan]) -> set[str]:
+    """Return all texts of the spans but what was said."""
+    found: set[str] = set()
+    for span in spans:
+        found.add(span.name)
+        found.add(span.error)
+        for value in span.attributes.values():
+            if type(value) is str:
+                found.add(value)
+            elif type(value) is list:
+                found.update(value)
+    return found
+
+
+def _may_hold_secrets(text: str) -> bool:
+    """False if certainly nothing would be taken out of any line of the text, and no line is too long.
+
+    Not so certain of letters beyond ASCII: some of them are the same as others where case is ignored.
+    """
+    if len(text) > CUT or not text.isascii() or known_net().may_hold(text.encode()):
+        return True
+    lower = text.lower()
+    return any(word in lower for word in KEY_WORDS)
+
+
 class _RedactedTexts(dict[str, str]):
     """Texts without secrets. The spans of a run say the same again and again, and looking for all shapes of keys is dear."""
 
     def __init__(self, funnel: Funnel) -> None:
         super().__init__()
         self._funnel = funnel
+        self._shaped = funnel is trace_funnel()
 
     def __missing__(self, text: str) -> str:
-        found = self[text] = self._funnel.text(text)
+        found = self[text] = text if self._shaped and not _may_hold_secrets(text) else self._funnel.text(text)
         return found
 
 

@@ -15,7 +15,7 @@ from evener.observe import conventions as names
 from evener.observe.conventions import Attribute, SpanKind
 from evener.observe.trace_context import TraceContext, parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
-from evener.transcript.blocks import TextBlock, ToolResult
+from evener.transcript.blocks import Origin, TextBlock, ToolResult
 from evener.transcript.message import Message
 from evener.transcript.reply import Usage
 
@@ -89,17 +89,23 @@ class _SpanFold:
         self._usage, self._cost = Usage(), Decimal(0)
         self.last = 0.0  # when the event before was
         self._settings: ModelSettings | None = None
+        self._models: dict[str, dict[str, Attribute]] = {}  # what is said of each
+        self._origin: tuple[Origin | None, dict[str, Attribute]] = (None, {})  # of the last answer, and what is said of it
 
     def take(self, seq: int, event: ev.Event) -> None:
+        if type(event) is ev.ModelCalled:
+            self._called(seq, event)
+        elif type(event) is ev.Replied:
+            self._replied(event)
+        elif type(event) is ev.CallStarted:
+            self._started(seq, event)
+        elif type(event) is ev.CallFinished:
+            self._finished(event)
+        else:
+            self._take_rare(seq, event)
+
+    def _take_rare(self, seq: int, event: ev.Event) -> None:
         match event:
-            case ev.ModelCalled():
-                self._called(seq, event)
-            case ev.Replied():
-                self._replied(event)
-            case ev.CallStarted():
-                self._started(seq, event)
-            case ev.CallFinished():
-                self._finished(event)
             case ev.ModelFailed():
                 self._failed(seq, event)
             case ev.ApprovalAsked() | ev.ApprovalDecided():
@@ -180,10 +186,12 @@ class _SpanFold:
     def _called(self, seq: int, event: ev.ModelCalled) -> None:
         if self._retry is not None:
             self._retry.end, self._retry = event.at, None
-        model = event.model.partition(":")[2] or event.model
+        asked = self._models.get(event.model)
+        if asked is None:
+            asked = self._models[event.model] = names.model_attributes(event.model)
+        model = str(asked["gen_ai.request.model"])
         span = self._begin("model", seq, event.at, model, span=event.id or f"model {seq}")
-        span.attributes |= names.model_attributes(event.model)
-        span.attributes["gen_ai.conversation.id"] = self.thread
+        span.attributes = {**asked, "gen_ai.conversation.id": self.thread}
         if event.rests is not None and event.rests.mode == "chain":
             span.attributes["gen_ai.request.previous_response.id"] = event.rests.id
         if self._settings is not None:
@@ -192,9 +200,9 @@ class _SpanFold:
             self._say(span, event)
         self._told, self._results = [], []
         self._request = span
-        if self._root is not None:
-            self._root.attributes.setdefault("gen_ai.provider.name", names.provider_name(event.model))
-            self._root.attributes.setdefault("gen_ai.request.model", model)
+        if self._root is not None and "gen_ai.request.model" not in self._root.attributes:
+            self._root.attributes["gen_ai.provider.name"] = asked["gen_ai.provider.name"]
+            self._root.attributes["gen_ai.request.model"] = model
 
     def _say(self, span: TraceSpan, event: ev.ModelCalled) -> None:
         """Capture what is new in this request: what came before is in the spans before it."""
@@ -213,25 +221,33 @@ class _SpanFold:
         self._asked = {call.id: call.raw for call in event.message.calls} if self._content else {}
         if span is None:
             return
-        span.end = event.at
-        span.attributes |= names.usage_attributes(usage)
-        span.attributes["gen_ai.response.finish_reasons"] = [names.finish_reason(event.stop.reason)]
-        span.attributes["gen_ai.response.time_to_first_chunk"] = event.first
-        span.attributes["evener.cost.usd"] = float(event.cost)
+        span.end, said = event.at, span.attributes
+        said |= names.usage_attributes(usage)
+        said["gen_ai.response.finish_reasons"] = [names.finish_reason(event.stop.reason)]
+        said["gen_ai.response.time_to_first_chunk"] = event.first
+        said["evener.cost.usd"] = float(event.cost)
         if event.message.origin is not None:
-            span.attributes |= names.origin_attributes(event.message.origin)
+            said |= self._describe_origin(event.message.origin)
         if event.reply:
-            span.attributes["gen_ai.response.id"] = event.reply
+            said["gen_ai.response.id"] = event.reply
         if event.tries > 1:
-            span.attributes["evener.tries"] = event.tries
+            said["evener.tries"] = event.tries
         if event.losses:
-            span.attributes["evener.losses"] = [loss.code for loss in event.losses]
+            said["evener.losses"] = [loss.code for loss in event.losses]
         if event.stop.reason == "compacted":
-            span.attributes["gen_ai.conversation.compacted"] = True
+            said["gen_ai.conversation.compacted"] = True
         if self._content:
             span.content["gen_ai.output.messages"] = names.describe_output(event.message, event.stop.reason)
             if self._root is not None:
                 self._root.content["gen_ai.output.messages"] = span.content["gen_ai.output.messages"]
+
+    def _describe_origin(self, origin: Origin) -> dict[str, Attribute]:
+        """Return who answered. As a rule that is the same as before, and the same object."""
+        known, said = self._origin
+        if known is not origin:
+            said = names.origin_attributes(origin)
+            self._origin = (origin, said)
+        return said
 
     def _failed(self, seq: int, event: ev.ModelFailed) -> None:
         span, self._request = self._request, None
@@ -275,16 +291,17 @@ class _SpanFold:
         if event.call in self._calls:
             return
         span = self._begin("tool", seq, event.at, event.tool, span=event.call)
-        span.attributes |= {
+        span.attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event.tool,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": event.call,
             "gen_ai.conversation.id": self.thread,
         }
-        about = next((tool.description for tool in self._tools if tool.name == event.tool), "")
-        if about:
-            span.attributes["gen_ai.tool.description"] = about[:ABOUT]
+        for tool in self._tools:
+            if tool.name == event.tool and tool.description:
+                span.attributes["gen_ai.tool.description"] = tool.description[:ABOUT]
+                break
         if event.call in self._asked:
             span.content["gen_ai.tool.call.arguments"] = names.cut_text(self._asked[event.call])
         self._calls[event.call] = span

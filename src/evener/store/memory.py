@@ -252,9 +252,11 @@ class MemoryLog:
 
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none. Gives them as they are kept."""
-        kept, payloads = self._store._funnel.events(events)
-        with self._store._lock:
-            self._check()
+        store, log = self._store, self._kept
+        kept, payloads = store._funnel.events(events)
+        with store._lock:
+            if self._closed or log.epoch != self._lease.epoch:
+                self._check()
             self._extend(events, payloads)
         return kept
 
@@ -306,9 +308,10 @@ class MemoryLog:
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
         kept.until = inf if self._stays else store._clock() + store._seconds
+        lines = kept.lines
         for payload in payloads:
-            kept.lines += payload
-            kept.lines += b"\n"
+            lines += payload
+            lines += b"\n"
         if events:
             kept.rival = ""
             kept.length += len(events)

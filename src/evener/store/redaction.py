@@ -74,7 +74,10 @@ class Funnel:
 
     def text(self, text: str) -> str:
         """Return a title, a tag or another text without secrets."""
-        return self._words(text, self._present(), self._patterns)
+        net = self._present()
+        if not net.may_hold(text.encode("utf-8", "surrogatepass")):
+            net = NOTHING
+        return self._words(text, net, self._patterns)
 
     def blob(self, content: bytes) -> bytes:
         """Return the content of a blob: a text without secrets; anything that is no text stays as it is."""

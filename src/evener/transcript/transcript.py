@@ -6,10 +6,22 @@ from typing import TypeVar
 import msgspec
 
 from evener.errors import BadValue
-from evener.transcript.blocks import DocumentBlock, ImageBlock, Remote, Stored, TextBlock, ToolResult, as_tuple, check_type
+from evener.transcript.blocks import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    Remote,
+    Stored,
+    TextBlock,
+    ToolResult,
+    as_tuple,
+    check_type,
+)
 from evener.transcript.message import Message
 
 Name = TypeVar("Name", bound=Hashable)
+ELSEWHERE: tuple[type, ...] = (Stored, Remote)
+"""Sources of media that are not in the message itself."""
 
 
 class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -94,16 +106,23 @@ class Growing(msgspec.Struct, eq=False, gc=False):
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("base", "depth", "media", "message", "parent")
+    __slots__ = ("base", "depth", "images", "media", "message", "parent")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
         self.parent = parent
-        self.depth: int = parent.depth + 1 if parent else 1
-        self.base: Node = parent.base if parent else self
+        found = _find_media(message.blocks)
+        self.base: Node
         """Where the path begins in memory."""
-        self.media: bool = (parent is not None and parent.media) or has_media_elsewhere((message,))
+        self.media: bool
         """Messages up to this one have media that lie elsewhere."""
+        self.images: bool
+        """Messages up to this one have images."""
+        if parent is None:
+            self.depth, self.base, self.media, self.images = 1, self, found > 1, found > 0
+        else:
+            self.depth, self.base = parent.depth + 1, parent.base
+            self.media, self.images = found > 1 or parent.media, found > 0 or parent.images
 
     @property
     def first(self) -> Message:
@@ -125,6 +144,7 @@ class PagedNode(Node):
         self.depth = depth
         self.base = self
         self.media = media
+        self.images = True  # there may be some before it
         self._load: Callable[[], Node | None] | None = load if depth > 1 else None
         self._before: Node | None = None
 
@@ -195,13 +215,18 @@ class Transcript:
     @property
     def page(self) -> PagedNode | None:
         """The node before which messages are not in memory; None when all are."""
-        base = self._head.base if self._head else None
-        return base if isinstance(base, PagedNode) and not base.is_loaded else None
+        base = self._head.base if self._head is not None else None
+        return base if type(base) is PagedNode and not base.is_loaded else None
 
     @property
     def has_far_media(self) -> bool:
         """True if there are media that lie in the blob store or behind a URL."""
         return self._head is not None and self._head.media
+
+    @property
+    def has_images(self) -> bool:
+        """True if there are images, or there may be some among messages that are not in memory."""
+        return self._head is not None and self._head.images
 
     def load(self) -> None:
         """Bring all messages into memory, if they are not."""
@@ -290,14 +315,31 @@ def paged(
     return _make(PagedNode(last, depth, load, media=media), system)
 
 
-def has_media_elsewhere(messages: Iterable[Message], places: tuple[type, ...] = (Stored, Remote)) -> bool:
-    """True if they have media in one of these places. Plain loops: it runs for every message, and most blocks have none."""
+def has_media_elsewhere(messages: Iterable[Message], places: tuple[type, ...] = ELSEWHERE) -> bool:
+    """True if they have media in one of these places."""
     for message in messages:
         for block in message.blocks:
             for part in block.content if isinstance(block, ToolResult) else (block,):
                 if isinstance(part, ImageBlock | DocumentBlock) and isinstance(part.source, places):
                     return True
     return False
+
+
+def _find_media(blocks: tuple[Block, ...]) -> int:
+    """Return 2 if some media of these blocks lie elsewhere, 1 if there are images, else 0. It runs for every message."""
+    found = 0
+    for block in blocks:
+        if type(block) is ToolResult:
+            for part in block.content:
+                if type(part) is ImageBlock or type(part) is DocumentBlock:
+                    found = max(found, _rate_media(part))
+        elif type(block) is ImageBlock or type(block) is DocumentBlock:
+            found = max(found, _rate_media(block))
+    return found
+
+
+def _rate_media(block: ImageBlock | DocumentBlock) -> int:
+    return 2 if isinstance(block.source, ELSEWHERE) else int(type(block) is ImageBlock)
 
 
 def _make(head: Node | None, system: tuple[TextBlock, ...]) -> Transcript:

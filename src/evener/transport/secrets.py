@@ -75,6 +75,8 @@ class Net:
 
     def without(self, text: str) -> str:
         """Return the text with every form replaced."""
+        if not self._forms:
+            return text
         pieces, done = [], 0
         for start, end in self._spans(text):
             pieces += [text[done:start], REDACTED]
@@ -128,7 +130,7 @@ _kept_net = KeptNet()
 
 def known_net() -> Net:
     """Return the net for every secret that this process has used."""
-    return _kept_net.of(known_secrets())
+    return _kept_net._net if _kept_net.seen is _known else _kept_net.of(_known)
 
 
 def _find_nested(secret: str) -> set[str]:

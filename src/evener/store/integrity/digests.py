@@ -36,10 +36,15 @@ def digest_of(payload: bytes) -> bytes:
     return sha256(payload).digest()
 
 
+def link_new(before: bytes, digest: bytes, seq: int, version: int, at: float, kind: str) -> bytes:
+    """Return the link of a new event."""
+    return sha256(before + digest + _place(seq, version, at) + kind.encode()).digest()
+
+
 def link(before: bytes, digest: bytes, *, seq: int, version: int, at: float, kind: str, rule: int = RULE) -> bytes:
     """Return the link after `before`, for a payload of that digest at that place."""
     if rule == RULE:
-        return sha256(before + digest + _place(seq, version, at) + kind.encode()).digest()
+        return link_new(before, digest, seq, version, at, kind)
     if rule == 1:
         return sha256(before + digest).digest()
     raise StoreError(

@@ -15,7 +15,7 @@ from evener.events import VERSION, Event, Opened, Rival, decode_event, encode_ev
 from evener.store import protocol
 from evener.store.cipher import naming_key
 from evener.store.integrity import digests
-from evener.store.integrity.digests import RULE, Checkpoint, digest_of, link, origin_of
+from evener.store.integrity.digests import RULE, Checkpoint, digest_of, link_new, origin_of
 from evener.store.protocol import LeaseHeld, Note, Summary
 from evener.store.redaction import Redaction
 from evener.store.sqlite.leases import claims, deserted, may_act, rival_of, seconds_of
@@ -85,7 +85,10 @@ def row_of(event: Event, guard: Redaction) -> EventRow:
 def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, ...], list[EventRow]]:
     """Return the events as they are kept, and ready to be stored."""
     kept, payloads = guard.funnel.events(events)
-    return kept, [EventRow(event.at, KINDS[type(event)], payload) for event, payload in zip(kept, payloads, strict=True)]
+    rows: list[EventRow] = []
+    for event, payload in zip(kept, payloads, strict=True):
+        rows.append(EventRow(event.at, KINDS[type(event)], payload))
+    return kept, rows
 
 
 def create(
@@ -164,37 +167,44 @@ def append(
     """
     if end is not None and rows:
         links, head = _link_rows(held, rows, end, guard)
-        length = end[0] + len(links)
-        grown = (length, head, rows[-1].at, until, held.mark, held.number, held.epoch, *end, held.log)
+        length, before = end
+        grown = (
+            length + len(links), bytearray(head), rows[-1].at, until, held.mark, held.number, held.epoch,
+            length, bytearray(before), held.log,
+        )  # fmt: skip
         if connection.execute(GROW_FROM, grown).rowcount == 1:
             return _insert(connection, held, links, head, noted=False)
-    before, head, noted = end_of(connection, held)
+    length, head, noted = end_of(connection, held)
     noted = noted and certain is not None
     if noted:
         rows = rows[:certain]
     if not rows:
         connection.execute("UPDATE logs SET lease_until = ? WHERE number = ? AND epoch = ?", (until, held.number, held.epoch))
-        return AppendedRows(before, noted=noted)
-    links, head = _link_rows(held, rows, (before, head), guard)
-    connection.execute(GROW, (before + len(links), head, rows[-1].at, until, held.mark, held.number, held.epoch))
+        return AppendedRows(length, noted=noted)
+    links, head = _link_rows(held, rows, (length, head), guard)
+    connection.execute(GROW, (length + len(links), head, rows[-1].at, until, held.mark, held.number, held.epoch))
     return _insert(connection, held, links, head, noted=noted)
 
 
-LinkedRow = tuple[int, int, int, int, float, str, bytes, bytes, bytes]
+LinkedRow = tuple[int, int, int, int, float, str, bytearray, bytearray, bytearray]
+"""A row of the table. Not bytes: for each of those `sqlite3` looks for an adapter, which costs more than a copy."""
 
 
 def _link_rows(
     held: HeldLog, rows: Sequence[EventRow], end: tuple[int, bytes], guard: Redaction
 ) -> tuple[list[LinkedRow], bytes]:
     """Return the rows as they are stored behind that end of the log, each linked to the one before, and the last link."""
-    before, head = end
+    seq, head = end
     links: list[LinkedRow] = []
-    plain = guard.cipher is None
-    for seq, row in enumerate(rows, before + 1):
-        payload = row.payload if plain else guard.seal("event", held.log, row.payload, number=seq)
+    number, plain = held.number, guard.cipher is None
+    for row in rows:
+        seq += 1
+        at, kind, payload = row.at, row.kind, row.payload
+        if not plain:
+            payload = guard.seal("event", held.log, payload, number=seq)
         digest = digest_of(payload)
-        head = link(head, digest, seq=seq, version=VERSION, at=row.at, kind=row.kind)
-        links.append((held.number, seq, VERSION, RULE, row.at, row.kind, digest, head, payload))
+        head = link_new(head, digest, seq, VERSION, at, kind)
+        links.append((number, seq, VERSION, RULE, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
     return links, head
 
 

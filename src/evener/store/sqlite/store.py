@@ -5,7 +5,7 @@ several tasks, event loops and threads of a process, and from several processes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -55,6 +55,8 @@ MOMENT = 1.0
 """Seconds that a search may spend on its index when it has its answer."""
 
 T = TypeVar("T")
+WriteRows = Callable[["sqlite3.Connection", Sequence[EventRow], float], AppendedRows]
+"""Writes rows, and renews the lease until that time."""
 Release = tuple["Callable[[sqlite3.Connection], Checkpoint | None]", Callable[[Checkpoint | None], None]]
 
 
@@ -88,7 +90,7 @@ class SqliteLog:
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
         kept, added = rows_of(events, self._store._guard)
-        await self._write(partial(rows.append, guard=self._store._guard, end=self._end), added)
+        await self._append(added)
         return kept
 
     def stage(self, *events: Event) -> tuple[Event, ...] | None:
@@ -102,8 +104,7 @@ class SqliteLog:
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
         """Append, unless a note waits to be settled: then write only what was staged, and return None."""
         kept, added = rows_of(events, self._store._guard)
-        written = partial(rows.append, guard=self._store._guard, certain=len(self._staged), end=self._end)
-        return None if (await self._write(written, added)).noted else kept
+        return None if (await self._append(added, len(self._staged))).noted else kept
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order."""
@@ -114,7 +115,8 @@ class SqliteLog:
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
         kept, added = rows_of(events, self._store._guard)
-        await self._write(partial(rows.settle, number=number, guard=self._store._guard), added)
+        held, guard = self._held, self._store._guard
+        await self._write(lambda connection, all, until: rows.settle(connection, held, number, all, until, guard), added)
         return kept
 
     def keep(self) -> None:
@@ -132,7 +134,8 @@ class SqliteLog:
 
     async def renew(self) -> None:
         """Keep the lease."""
-        await self._write(partial(rows.append, guard=self._store._guard), [])
+        held, guard = self._held, self._store._guard
+        await self._write(lambda connection, all, until: rows.append(connection, held, all, until, guard), [])
 
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on."""
@@ -154,16 +157,25 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    async def _write(self, job: "Callable[..., AppendedRows]", added: list[EventRow]) -> AppendedRows:
+    def _append(self, added: list[EventRow], certain: int | None = None) -> Coroutine[object, object, AppendedRows]:
+        """Have rows appended. With `certain`, only so many of all that are written if a note waits."""
+        held, guard, end = self._held, self._store._guard, self._end
+        return self._write(lambda connection, all, until: rows.append(connection, held, all, until, guard, certain, end), added)
+
+    async def _write(self, job: WriteRows, added: list[EventRow]) -> AppendedRows:
         """Have the rows written by the job, those that were staged before them. If it fails, those stay staged."""
         if self._closed:
             raise protocol.given_back(self._held.log)
         staged, self._staged = self._staged, []
-        until = self._store._expiry()
+        store, all = self._store, staged + added if staged else added
+        until = store._expiry()
         self._writing += 1
         try:
-            written = partial(job, held=self._held, rows=staged + added if staged else added, until=until)
-            return await self._store._writer.run(written, partial(self._grown, until=until), here=self._store._is_alone)
+            return await store._writer.run(
+                lambda connection: job(connection, all, until),
+                lambda grown: self._grown(grown, until),
+                here=store._is_alone,
+            )
         except StoreError:
             self._staged = staged + self._staged
             raise

@@ -26,7 +26,7 @@ from evener.errors import StoreError
 from evener.store import protocol
 from evener.store.protocol import Finding
 from evener.store.sqlite.file import StoreBusy, disconnect, files_of, store_error
-from evener.store.sqlite.identity import FileIdentity
+from evener.store.sqlite.identity import FileIdentity, Files
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,18 +53,28 @@ try:
     import fcntl
 except ImportError:  # not on this system
     fcntl = None  # type: ignore[assignment]
+else:
+    TRY, FREE = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN
 
 
 PRIVATE = 0o600
 LONGEST_NUMBER = 20
 DOUBT = 60.0
 """Seconds in which we do not queue again after a wait in vain: the process that is next may have been stopped."""
+AWAITED = b"+"
+"""Stands behind the number of the process that had its turn last, from when another one waits for its own."""
 
 
 class Turnstile:
-    """The two lock files, open. Locks belong to what is open here, and the system frees them when the process dies."""
+    """The two lock files, open. Locks belong to what is open here, and the system frees them when the process dies.
+
+    `.lock` is held by the process whose turn it is, `.next` by the one that is next. `.lock` says who had the last turn, too,
+    and whether another process waits since then. Only the holder of `.next` writes that: if it says that we had it and none
+    waits, there is no need to look at `.next`.
+    """
 
     def __init__(self, path: Path) -> None:
+        self._name = f"{os.getpid():<{LONGEST_NUMBER}} ".encode()
         self._next = _open_lock(path.with_name(path.name + ".next"))
         try:
             self._lock = _open_lock(path.with_name(path.name + ".lock"))
@@ -75,27 +85,45 @@ class Turnstile:
     def try_now(self) -> bool:
         """Take the turn if no process has it and none waits. If only the first is so, we are next."""
         try:
-            fcntl.flock(self._next, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, TRY)
         except BlockingIOError:
+            if self._is_next():
+                self._say(AWAITED, LONGEST_NUMBER)
             return False
-        fcntl.flock(self._next, fcntl.LOCK_UN)
-        return True
+        if os.pread(self._lock, LONGEST_NUMBER + 1, 0) == self._name:
+            return True
+        if self._is_next():
+            self._sign()
+            return True
+        fcntl.flock(self._lock, FREE)
+        return False
 
     def wait(self) -> None:
         """Take the turn, however long that takes."""
         fcntl.flock(self._next, fcntl.LOCK_EX)
+        self._say(AWAITED, LONGEST_NUMBER)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        fcntl.flock(self._next, fcntl.LOCK_UN)
+        self._sign()
 
-    def sign(self, name: bytes) -> None:
-        """Say who has the turn. Written only when it says something else."""
-        if os.pread(self._lock, LONGEST_NUMBER, 0) != name:
-            os.pwrite(self._lock, name, 0)
+    def _is_next(self) -> bool:
+        try:
+            fcntl.flock(self._next, TRY)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _sign(self) -> None:
+        """Say who has the turn and that none waits, then let another process be next."""
+        self._say(self._name, 0)
+        fcntl.flock(self._next, FREE)
+
+    def _say(self, what: bytes, place: int) -> None:
+        with suppress(OSError):  # no room for it: then the next turn is taken the long way
+            os.pwrite(self._lock, what, place)
 
     def free(self) -> None:
         """Let others have their turn."""
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        fcntl.flock(self._lock, FREE)
 
     def close(self) -> None:
         os.close(self._lock)
@@ -136,7 +164,6 @@ class Interlock:
         self._turnstile: Turnstile | None = None
         self._ours = False
         self._doubtful_until = 0.0
-        self._name = f"{os.getpid():<{LONGEST_NUMBER}}".encode()
 
     def __enter__(self) -> None:
         self.enter()
@@ -157,8 +184,6 @@ class Interlock:
                 if not wait:
                     return False
                 self._ours = monotonic() > self._doubtful_until and self._wait_for_turn(turnstile)
-            if self._ours:
-                turnstile.sign(self._name)
         except OSError:
             self.close()  # a file system without locks, or without room for one more file
         return True
@@ -175,7 +200,7 @@ class Interlock:
     def last(self) -> str:
         """Return the number of the process that had its turn last, if that is known."""
         try:
-            return self._path.with_name(self._path.name + ".lock").read_text("ascii", "replace").strip()
+            return self._path.with_name(self._path.name + ".lock").read_text("ascii", "replace")[:LONGEST_NUMBER].strip()
         except OSError:
             return ""
 
@@ -500,11 +525,12 @@ def perform_writes(
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     check = check or _nothing
     check(connection)
-    connection.execute("BEGIN IMMEDIATE")
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
     try:
         for request in group:
             request.perform(connection)
-        connection.execute("COMMIT")
+        execute("COMMIT")
     except Exception as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -526,8 +552,14 @@ def make_writes_in_turn(
     `key` raises when the cipher is not that of the store any more.
     """
 
+    known: sqlite3.Connection | None = None  # the connection that was checked last, and its files
+    files = Files()
+
     def check(connection: "sqlite3.Connection") -> None:
-        presence.check_beside(files_of(connection))
+        nonlocal known, files
+        if connection is not known:
+            known, files = connection, files_of(connection)
+        presence.check_beside(files)
         if key is not None:
             key(connection)
 
