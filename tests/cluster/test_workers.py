@@ -174,7 +174,9 @@ def test_an_approval_from_the_command_line_or_the_viewer_reaches_a_run_on_a_work
             assert await asyncio.to_thread(start(tmp_path, schema, "approve", thread).wait) == 0
             return
         async with viewing(elsewhere.store) as url:  # it has no harness: the log says what is asked
-            (waiting,) = (await get(url, "api/approvals"))["waiting"]
+            while not (found := (await get(url, "api/approvals"))["waiting"]):  # until the viewer has read the log
+                await asyncio.sleep(0)
+            (waiting,) = found
             (asked,) = waiting["asked"]
             decision = {"verdict": "allow", "digest": asked["approval"]["digest"]}
             made = await post(url, "api/decide", {"log": thread, "decisions": {asked["approval"]["key"]: decision}})

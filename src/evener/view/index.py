@@ -139,7 +139,7 @@ class ThreadIndex:
         return self._lines
 
     def expire(self) -> None:
-        """List anew for the next request: this process has changed the store."""
+        """List anew for the next request: this process has changed the store, or knows more of it."""
         self._at = 0.0
 
     def choose(
@@ -219,6 +219,7 @@ class ThreadIndex:
             if self._left and self._left[0] is one:
                 self._left.popleft()
             await asyncio.sleep(0)
+        self.expire()  # a list that was given meanwhile does not say what was read since
 
     def _line(self, head: Summary, several: list[Summary], decided: Collection[str]) -> ListedThread:
         found = self._seen.get(head.log)
