@@ -151,7 +151,7 @@ async def flood(path: str, name: str) -> None:
 
 async def stop_in_turn(path: str) -> None:
     """Stop this process in the middle of an append: before its commit, with its turn and SQLite's lock taken."""
-    connect = sqlite3.connect
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
 
     def watch(*words: Any, **more: Any) -> sqlite3.Connection:
         connection = connect(*words, **more)
@@ -159,7 +159,7 @@ async def stop_in_turn(path: str) -> None:
         return connection
 
     armed = False
-    sqlite3.connect = watch
+    sqlite3.connect = watch  # type: ignore[assignment]
     store = SqliteStore(path)
     log = await store.create("stopped", opened(), holder="child")
     armed = True
