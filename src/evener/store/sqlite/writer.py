@@ -130,7 +130,7 @@ class Turnstile:
         os.close(self._next)
 
 
-class Wait:
+class TurnWait:
     """One wait for a turn, in a thread of its own: a lock cannot be waited for with a time limit."""
 
     def __init__(self, turnstile: Turnstile) -> None:
@@ -212,7 +212,7 @@ class Interlock:
 
     def _wait_for_turn(self, turnstile: Turnstile) -> bool:
         try:
-            wait = Wait(turnstile)
+            wait = TurnWait(turnstile)
         except RuntimeError:  # the interpreter ends, and no thread can be started
             self.close()
             return False

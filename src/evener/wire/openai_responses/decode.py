@@ -621,7 +621,7 @@ def _is_closed(own: Raws) -> bool:
     """True if the model reads only the encrypted form of a reasoning item: its summary is for people, and is in the text.
 
     OpenAI says that the summary never reaches the model (vllm-project/vllm#36516), and VS Code's Copilot sends it back empty.
-    Items with readable content as well (recorded of DeepSeek) are left as they are.
+    Items with readable content as well are left as they are.
     """
     return own.get("encrypted_content", NULL) != NULL and own.get("content", NULL) in EMPTY
 
