@@ -66,6 +66,23 @@ PDF: Json = edited(
     PLAIN,
     {"messages.0.content.1": block("document", source=block("base64", media_type="application/pdf", data="aGk="))},
 )
+STATE = block("browser_state", tabs=[{"tab_id": "1", "title": "", "url": "https://example/", "active": True}])
+BROWSER: Json = {
+    **PLAIN,
+    "model": "claude-opus-5",
+    "tools": [block("browser_toolset_20260801", configs={"zoom": {"enabled": False}})],
+    "messages": [
+        turn("user", said("Look.")),
+        turn("assistant", block("tool_use", id="toolu_1", name="screenshot", input={}, toolset_name="browser")),
+        turn("user", block("tool_result", tool_use_id="toolu_1", toolset_name="browser", content=[said("Done."), STATE])),
+    ],
+}
+DESKTOP: Json = {
+    **PLAIN,
+    "tools": [block("computer_20250124", name="computer", display_width_px=800, display_height_px=600)],
+}
+BETA: Json = {"betas": ["computer-use-2025-01-24"]}
+SHOWN = "messages.2.content.0"
 MIDWAY: Json = {
     **PLAIN,
     "model": "claude-opus-4-8",
@@ -262,7 +279,24 @@ CACHE = [
     ),
 ]
 
-CASES = [*SHAPE, *TURNS, *SETTINGS, *TOOLS, *CACHE]
+COMPUTERS = [
+    Case("toolset.config", BROWSER, {"tools.0.configs.dance": {"enabled": False}}),
+    Case("type", BROWSER, {"tools.0.configs.zoom.enabled": "no"}),
+    Case("extra_field", BROWSER, {"tools.0.name": "browser"}),
+    Case("toolset.member", BROWSER, {"messages.1.content.0.name": "cursor_position"}),
+    Case("toolset.member", BROWSER, {"messages.1.content.0.toolset_name": "desk", f"{SHOWN}.toolset_name": "desk"}),
+    Case("toolset.result", BROWSER, {f"{SHOWN}.toolset_name": GONE}),
+    Case("toolset.result", LOOP, {f"{SHOWN}.toolset_name": "computer"}),
+    Case("browser_state.place", BROWSER, {f"{SHOWN}.content.2": STATE}),
+    Case("browser_state.place", BROWSER, {f"{SHOWN}.is_error": True}),
+    Case("browser_state.place", LOOP, {f"{SHOWN}.content": [STATE]}),
+    Case("browser_state.active", BROWSER, {f"{SHOWN}.content.1.tabs.0.active": GONE}),
+    Case("missing", BROWSER, {f"{SHOWN}.content.1.tabs.0.title": GONE}),
+    Case("missing", DESKTOP, {"tools.0.display_width_px": GONE}, BETA),
+    Case("computer.beta", DESKTOP, {"tools.0.type": "computer_20251124"}, BETA),
+    Case("computer.model", DESKTOP, {"model": "claude-opus-5-5"}, BETA),
+]
+CASES = [*SHAPE, *TURNS, *SETTINGS, *TOOLS, *COMPUTERS, *CACHE]
 
 # Each of these looks like a broken rule and is not one, mostly because a recording with a 200 says so.
 ACCEPTED: dict[str, tuple[Json, Json]] = {

@@ -68,6 +68,8 @@ MEDIA: Json = {
         )
     ]
 }
+UNSAFE: Json = {"x": 1, "y": 2, "safety_decision": {"decision": "require_confirmation", "explanation": "It pays."}}
+COMPUTER: list[Json] = [{"computerUse": {"environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["search"]}}]
 SHOWN: list[Json] = [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}]
 SEEN: Json = edited(LOOP, {"contents.2.parts.0.functionResponse.parts": SHOWN})
 TALK: Json = {
@@ -190,6 +192,12 @@ CONTENTS = [
     Case("function_response.order", PAIR, {"contents.2": content("user", result("elm"), result("oak"))}),
     Case("function_response.id", LOOP, {f"{RESULT}.id": "id-elm"}),
     Case("function_response.id", LOOP, {f"{RESULT}.id": GONE}, ON_3_8),
+    Case(
+        "function_response.unacknowledged",
+        edited(LOOP, {f"{RESULT}.response.safety_acknowledgement": "true", "contents.1.parts.0.functionCall.args": UNSAFE}),
+        {f"{RESULT}.response.safety_acknowledgement": GONE},
+    ),
+    Case("enum", edited(PLAIN, {"tools": COMPUTER}), {"tools.0.computerUse.environment": "ENVIRONMENT_MOON"}),
     Case("thought_signature", LOOP, {"contents.1.parts.0.thoughtSignature": GONE}, ON_3),
     Case("thought_signature", PAIR, {"contents.1": content("model", call("oak"), call("elm", **SIGNED))}, ON_3_PRO),
     Case("thought_signature", STEPS, {"contents.1.parts.0.thoughtSignature": ""}, ON_3),

@@ -63,6 +63,22 @@ DEEPSEEK: Json = {
     "model": "deepseek-v4-flash",
     "input": [said("assistant", "Two words."), CALL, SECOND, OUTPUT, SECOND_OUTPUT, said("user", "Go on.")],
 }
+CLICK = item("click", button="left", x=1, y=2)
+CHECK: Json = {"id": "sc_1", "code": "malicious_instructions"}
+COMPUTER: Json = {
+    **PLAIN,
+    "tools": [item("computer")],
+    "input": [
+        said("user", "Look."),
+        item("computer_call", id="cu_1", call_id="call_1", status="completed", pending_safety_checks=[CHECK], actions=[CLICK]),
+        item(
+            "computer_call_output",
+            call_id="call_1",
+            output=item("computer_screenshot", image_url="data:image/png;base64,aGk="),
+            acknowledged_safety_checks=[CHECK],
+        ),
+    ],
+}
 ADDED: Json = {**PLAIN, "input": [item("additional_tools", role="developer", tools=[TOOL]), *PLAIN["input"]]}
 FILE = "input.0.content.2"
 WORD = "tools.0.parameters.properties.word"
@@ -185,7 +201,20 @@ TOOLS = [
     Case("format.json_word", JSON_MODE, {"input.0.content": "Answer as an object.", "instructions": "Use JSON."}),
 ]
 
-CASES = [*SHAPE, *ITEMS, *TOOLS]
+COMPUTERS = [
+    Case("missing", COMPUTER, {"input.1.id": GONE}),
+    Case("missing", COMPUTER, {"tools.0.type": "computer_use_preview"}),
+    Case("extra_field", COMPUTER, {"tools.0.display_width": 800}),
+    Case("computer.action", COMPUTER, {"input.1.actions": GONE}),
+    Case("computer.action", COMPUTER, {"input.1.actions.0.type": "dance"}),
+    Case("missing", COMPUTER, {"input.1.actions.0.button": GONE}),
+    Case("computer.screenshot", COMPUTER, {"input.2.output.image_url": GONE}),
+    Case("enum", COMPUTER, {"input.2.output.type": "input_image"}),
+    Case("computer.unacknowledged", COMPUTER, {"input.2.acknowledged_safety_checks": GONE}),
+    Case("call.unanswered", COMPUTER, {"input.2": GONE}),
+    Case("output.orphan", COMPUTER, {"input.1": GONE}),
+]
+CASES = [*SHAPE, *ITEMS, *TOOLS, *COMPUTERS]
 
 # Each of these looks like a broken rule and is not one, mostly because a recording with a 200 says so.
 ACCEPTED: dict[str, tuple[Json, Json]] = {

@@ -25,6 +25,7 @@ from evener.tools import Toolbox, tool
 from evener.toolset.computer import (
     Action,
     Click,
+    Delay,
     Drag,
     Keypress,
     MouseDown,
@@ -34,7 +35,6 @@ from evener.toolset.computer import (
     Screenshot,
     Scroll,
     Type,
-    Wait,
     computer_tools,
 )
 from evener.transcript import State, Transcript
@@ -266,7 +266,7 @@ WORDS: list[tuple[str, str, Json, list[Action]]] = [
     (DESK, "key", {"text": "ctrl++", "repeat": 3}, [Keypress(("ctrl", "+"), 3)]),
     (DESK, "hold_key", {"text": "shift", "duration": 2}, [Keypress(("shift",), 1, 2.0)]),
     (DESK, "left_mouse_down", {}, [MouseDown()]),
-    (DESK, "wait", {"duration": 3}, [Wait(3.0)]),
+    (DESK, "wait", {"duration": 3}, [Delay(3.0)]),
     (PAGE, "hover", {"target": TO}, [Move(Point(30, 20))]),
     (PAGE, "left_click_drag", {"from": FROM, "target": TO}, [DRAGGED]),
     (PAGE, "left_click", {"target": {"type": "ref", "ref": "ref_1"}}, []),
@@ -282,7 +282,7 @@ WORDS: list[tuple[str, str, Json, list[Action]]] = [
     (NEW, "scroll", {"x": 0, "y": 0, "direction": "down"}, [Scroll(0, 300, Point(0, 0))]),
     (NEW, "drag_and_drop", {"start_x": 10, "start_y": 20, "end_x": 30, "end_y": 40}, [DRAGGED]),
     (NEW, "type", {"text": "a", "press_enter": True}, [Type("a"), Keypress(("Enter",))]),
-    (NEW, "wait", {}, [Wait(2.0)]),
+    (NEW, "wait", {}, [Delay(2.0)]),
     (GRID, "scroll_document", {"direction": "down"}, [Scroll(0, 400)]),
     (GRID, "scroll_at", {"x": 500, "y": 500, "direction": "left", "magnitude": 100}, [Scroll(-100, 0, Point(500, 250))]),
     (GRID, "drag_and_drop", {"x": 10, "y": 20, "destination_x": 30, "destination_y": 40}, [DRAGGED]),
@@ -404,7 +404,7 @@ def test_a_large_screen_is_shown_smaller_and_coordinates_are_those_of_what_is_sh
     assert computer.done == [Click(Point(2558, 200))]
     [url] = [block["image_url"]["url"] for block in blocks_of(bodies[-1]) if "image_url" in block]
     assert Image.open(BytesIO(b64decode(url.partition(",")[2]))).size == (1280, 720)
-    assert rescale(Wait(1.0), (10, 10), (20, 20)) == Wait(1.0)
+    assert rescale(Delay(1.0), (10, 10), (20, 20)) == Delay(1.0)
 
 
 def test_forms_are_not_used_where_they_could_not_be_answered_or_told_apart() -> None:
@@ -434,7 +434,7 @@ def test_another_tool_may_have_the_name_of_a_member_of_a_set() -> None:
     script: Script = [turn(Call("wait", {"minutes": 2})), member("wait", {"duration": 1}), "Done."]
     result, _ = run(TOOLSET, script, computer, tools=[wait])
     assert [one.call.name for one in result.records] == ["wait", "computer"]
-    assert computer.done == [Wait(1.0)]
+    assert computer.done == [Delay(1.0)]
 
 
 @pytest.mark.parametrize("streams", [True, False])

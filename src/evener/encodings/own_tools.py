@@ -172,7 +172,7 @@ def _name_call(call: ToolCall, native: NativeCall, form: NativeForm, target: Ori
     """Return a call under its native name, and with the name of its set."""
     seal = call.seal
     if form.family:
-        own = fields(seal.data) if seal and seal.origin == target else {}
+        own = fields(seal.data) if seal else {}
         seal = Seal(dumps({**own, "toolset_name": form.family}).decode(), target)
     return replace(call, name=native.name, raw=bytes(native.given).decode(), seal=seal)
 
@@ -213,8 +213,8 @@ class OwnReader:
                     pass
                 case CallEnded(index, raw) if index in self._begun:
                     found += self._end(self._begun.pop(index), raw, self._seals.pop(index, None))
-                case HostedAdded(index, HostedBlock(raw=raw, opens=id, id=name)) if id and (kind := _type_of(raw)) in self._own:
-                    found += self._call(CallBegun(index, id, kind), raw, SealAdded(index, "call", "{}", name))
+                case HostedAdded(index, HostedBlock(raw=raw, opens=id)) if id and (kind := _type_of(raw)) in self._own:
+                    found += self._call(CallBegun(index, id, kind), raw, None)
                     self._called = True
                 case Stopped("done", raw, detail) if self._called:
                     found.append(Stopped("tools", raw, detail))
@@ -233,24 +233,22 @@ class OwnReader:
         return self._call(begun, raw, seal)
 
     def _call(self, begun: CallBegun, raw: str, seal: SealAdded | None) -> list[Delta]:
-        index, one = begun.index, self._own[begun.name]
+        one = self._own[begun.name]
         form, names, given = FORMS[one.type], dict(one.names), _object(raw)
         standard = form.read(given, begun.name, one.screen) if given is not None else None
         # Where it cannot be read, the tool that can do the most says what is wrong.
-        name, arguments = standard or (one.names[0][0] if "edit" not in names else "edit", None)
+        name, arguments = standard or ("edit" if "edit" in names else one.names[0][0], None)
         said = raw if arguments is None else dumps(arguments).decode()
-        kept = (
-            [_keep(form, NativeCall(one.type, begun.name, msgspec.Raw(raw.encode())), seal, index)] if given is not None else []
-        )
-        sealed = kept if form.write is None else [seal] if seal and not form.is_item else []
-        return [CallBegun(index, begun.id, names.get(name, name)), *sealed, CallEnded(index, said)]
+        if form.write is None and given is not None:
+            seal = _keep(NativeCall(one.type, begun.name, msgspec.Raw(raw.encode())), begun.index, seal)
+        sealed = [seal] if seal else []
+        return [CallBegun(begun.index, begun.id, names.get(name, name)), *sealed, CallEnded(begun.index, said)]
 
 
-def _keep(form: NativeForm, call: NativeCall, seal: SealAdded | None, index: int) -> SealAdded:
-    """Return the seal of a call with the call as it was made; what says that it is of a set is known from the form."""
+def _keep(call: NativeCall, index: int, seal: SealAdded | None) -> SealAdded:
+    """Return the seal of a call with the call as it was made. What says that it is of a set is known from the form."""
     own = {name: value for name, value in fields(seal.data).items() if name != "toolset_name"} if seal else {}
-    data = dumps({**own, OWN: call}).decode()
-    return SealAdded(index, "call", data, seal.id if seal and not form.is_item else "")
+    return SealAdded(index, "call", dumps({**own, OWN: call}).decode(), seal.id if seal else "")
 
 
 class _Typed(msgspec.Struct):

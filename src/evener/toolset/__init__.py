@@ -1,4 +1,4 @@
-"""Tools that agents use: files, search, shell, JSONL, web pages, to-dos, questions. Loaded by name, when they are used."""
+"""Tools that agents use: files, search, shell, JSONL, web pages, a browser, to-dos, questions. Loaded when they are used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 __all__ = [
     "Action",
     "Click",
+    "Delay",
     "Drag",
     "Keypress",
     "MouseDown",
@@ -23,7 +24,6 @@ __all__ = [
     "Screenshot",
     "Scroll",
     "Type",
-    "Wait",
     "rescale",
 ]
 
@@ -102,7 +102,7 @@ class Keypress(Struct, frozen=True, tag_field="type", tag="keypress", forbid_unk
     seconds: Annotated[float, Meta(ge=0, le=30)] = 0.0
 
 
-class Wait(Struct, frozen=True, tag_field="type", tag="wait", forbid_unknown_fields=True, omit_defaults=True):
+class Delay(Struct, frozen=True, tag_field="type", tag="wait", forbid_unknown_fields=True, omit_defaults=True):
     """Wait."""
 
     seconds: Annotated[float, Meta(ge=0, le=30)] = 2.0
@@ -114,7 +114,7 @@ class Navigate(Struct, frozen=True, tag_field="type", tag="navigate", forbid_unk
     url: str
 
 
-ScreenAction = Screenshot | Click | MouseDown | MouseUp | Move | Drag | Scroll | Type | Keypress | Wait
+ScreenAction = Screenshot | Click | MouseDown | MouseUp | Move | Drag | Scroll | Type | Keypress | Delay
 Action = ScreenAction | Navigate
 A = TypeVar("A", bound=Action)
 

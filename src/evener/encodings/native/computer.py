@@ -141,7 +141,7 @@ def _press(given: Given, _screen: a.Screen) -> list[a.Action]:
 
 
 def _wait(given: Given, _screen: a.Screen) -> list[a.Action]:
-    return [a.Wait(min(float(str(given.get("duration", given.get("seconds", a.Wait().seconds)))), 30.0))]
+    return [a.Delay(min(float(str(given.get("duration", given.get("seconds", a.Delay().seconds)))), 30.0))]
 
 
 def _at(make: type[a.Move] | type[a.MouseDown] | type[a.MouseUp]) -> Read:
@@ -173,7 +173,7 @@ WORDS: Mapping[str, Read] = {
     **dict.fromkeys(("type", "type_text_at"), _type),
     **dict.fromkeys(("key", "hold_key", "keypress", "press_key", "hotkey", "key_combination"), _press),
     "wait": _wait,
-    "wait_5_seconds": lambda *_: [a.Wait(5.0)],
+    "wait_5_seconds": lambda *_: [a.Delay(5.0)],
     "navigate": _go(),
     "go_back": _go("back"),
     "go_forward": _go("forward"),

@@ -3,6 +3,7 @@
 from evener.encodings.native.actions import (
     Action,
     Click,
+    Delay,
     Drag,
     Keypress,
     MouseDown,
@@ -14,7 +15,6 @@ from evener.encodings.native.actions import (
     Screenshot,
     Scroll,
     Type,
-    Wait,
 )
 from evener.toolset.computer.tools import Computer, Shot, computer_tools
 
@@ -22,6 +22,7 @@ __all__ = [
     "Action",
     "Click",
     "Computer",
+    "Delay",
     "Drag",
     "Keypress",
     "MouseDown",
@@ -34,6 +35,5 @@ __all__ = [
     "Scroll",
     "Shot",
     "Type",
-    "Wait",
     "computer_tools",
 ]

@@ -39,44 +39,15 @@ SETTLED = 500.0
 LOADED: Literal["domcontentloaded"] = "domcontentloaded"
 HISTORY = ("back", "forward", "reload")
 """Words in the place of an address."""
-KEYS = {
-    "ctrl": "Control",
-    "control": "Control",
-    "controlormeta": "ControlOrMeta",
-    "cmd": "Meta",
-    "command": "Meta",
-    "meta": "Meta",
-    "super": "Meta",
-    "win": "Meta",
-    "windows": "Meta",
-    "alt": "Alt",
-    "option": "Alt",
-    "shift": "Shift",
-    "enter": "Enter",
-    "return": "Enter",
-    "kp_enter": "Enter",
-    "esc": "Escape",
-    "escape": "Escape",
-    "tab": "Tab",
-    "space": " ",
-    "spacebar": " ",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "del": "Delete",
-    "insert": "Insert",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "page_up": "PageUp",
-    "prior": "PageUp",
-    "pagedown": "PageDown",
-    "page_down": "PageDown",
-    "next": "PageDown",
-    "plus": "+",
-    "minus": "-",
-    **{name: f"Arrow{side}" for side in ("Up", "Down", "Left", "Right") for name in (side.lower(), f"arrow{side.lower()}")},
-    **{f"f{number}": f"F{number}" for number in range(1, 13)},
-}
+SPELLINGS = {
+    "Control": "ctrl control", "ControlOrMeta": "controlormeta", "Meta": "cmd command meta super win windows",
+    "Alt": "alt option", "Shift": "shift", "Enter": "enter return kp_enter", "Escape": "esc escape", "Tab": "tab",
+    " ": "space spacebar", "Backspace": "backspace", "Delete": "delete del", "Insert": "insert", "Home": "home", "End": "end",
+    "PageUp": "pageup page_up prior", "PageDown": "pagedown page_down next", "+": "plus", "-": "minus",
+    **{f"Arrow{side}": f"{side.lower()} arrow{side.lower()}" for side in ("Up", "Down", "Left", "Right")},
+    **{f"F{number}": f"f{number}" for number in range(1, 13)},
+}  # fmt: skip
+KEYS = {spelling: key for key, spellings in SPELLINGS.items() for spelling in spellings.split()}
 """Names of keys in all vocabularies, in small letters."""
 
 
@@ -173,7 +144,7 @@ class BrowserComputer:
                 for _ in range(repeat):
                     async with _held(page, keys):
                         await page.wait_for_timeout(seconds * 1000)
-            case a.Wait(seconds):
+            case a.Delay(seconds):
                 await page.wait_for_timeout(seconds * 1000)
             case _:
                 assert_never(action)
