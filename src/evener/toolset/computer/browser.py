@@ -197,6 +197,17 @@ class BrowserComputer:
         elif url == "reload":
             await page.reload(wait_until=LOADED, timeout=self._patience)
         else:
+            await self._visit(page, url)
+
+    async def _visit(self, page: "Page", url: str) -> None:
+        """Go to an address. Chromium's own page about a refused one may come late and interrupt this: then begin again."""
+        from playwright.async_api import Error
+
+        try:
+            await page.goto(url, wait_until=LOADED, timeout=self._patience)
+        except Error as error:
+            if "interrupted by another navigation" not in error.message:
+                raise
             await page.goto(url, wait_until=LOADED, timeout=self._patience)
 
     def _check(self, url: str) -> str:
