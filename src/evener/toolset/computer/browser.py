@@ -34,6 +34,8 @@ ARGUMENTS = (
     *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-proxy-server"),  # a proxy would look names up itself
 )
+MOST_LATE = 5
+"""Times that a visit is begun again because an earlier one has come late."""
 SETTLED = 500.0
 """Milliseconds for what an action has begun to be seen."""
 LOADED: Literal["domcontentloaded"] = "domcontentloaded"
@@ -200,15 +202,20 @@ class BrowserComputer:
             await self._visit(page, url)
 
     async def _visit(self, page: "Page", url: str) -> None:
-        """Go to an address. Chromium's own page about a refused one may come late and interrupt this: then begin again."""
+        """Go to an address. What was begun before, such as Chromium's own page about a refused address, may come late."""
         from playwright.async_api import Error
 
-        try:
-            await page.goto(url, wait_until=LOADED, timeout=self._patience)
-        except Error as error:
-            if "interrupted by another navigation" not in error.message:
-                raise
-            await page.goto(url, wait_until=LOADED, timeout=self._patience)
+        for _ in range(MOST_LATE):
+            try:
+                await page.goto(url, wait_until=LOADED, timeout=self._patience)
+                return
+            except Error as error:
+                if "interrupted by another navigation" not in error.message:
+                    raise
+            await page.wait_for_timeout(SETTLED)
+            if page.url == url:  # it went on nevertheless
+                return
+        raise ModelRetry(f"{url} was not reached: the page before it keeps going elsewhere.")
 
     def _check(self, url: str) -> str:
         """Return an address that may be visited. The browser itself knows no others: this only says so."""
