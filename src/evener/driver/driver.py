@@ -7,7 +7,7 @@ on disk before it happens. Cancelled at any point, it leaves a log that can be r
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -64,7 +64,7 @@ from evener.observe.trace_context import TraceContext, current_trace, span_id, t
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
-from evener.tools.context import cancel_run, cancellation_of
+from evener.tools.context import Cancellation, cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, Extra, HostedTool, ModelSettings, OutputSchema, Settings, ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
@@ -370,8 +370,6 @@ class Driver:
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one
-        self._trace = trace_id(place.run) if self._traced is None else self._traced.trace
-        self._cancellation = cancellation_of(place.run)
         self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
@@ -933,6 +931,14 @@ class Driver:
     def _kept_result(self, done: ev.CallFinished) -> ev.CallFinished:
         found = (one for one in reversed(self.events) if type(one) is ev.CallFinished and one.call == done.call)
         return next(found, done)
+
+    @cached_property
+    def _trace(self) -> str:
+        return trace_id(self.run) if self._traced is None else self._traced.trace
+
+    @cached_property
+    def _cancellation(self) -> Cancellation:
+        return cancellation_of(self.run)
 
     def _place_in_trace(self, what: str) -> TraceContext:
         """Return the span of a request or a call of this run, as the fold of the log will name it."""
