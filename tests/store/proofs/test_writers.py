@@ -17,7 +17,7 @@ DISK = "/var/tmp"
 
 
 def test_no_writer_is_refused(tmp_path: Path) -> None:
-    shares = []
+    shares: list[float] = []
     while len(shares) < TRIES and max(shares, default=0.0) <= LEAST_SHARE:
         with tempfile.TemporaryDirectory(dir=DISK if Path(DISK).is_dir() else tmp_path) as folder:
             report = run_apart(PROCESSES, APPENDS, Path(folder), seconds=240)
