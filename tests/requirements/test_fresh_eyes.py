@@ -269,11 +269,9 @@ def test_s0_26_a_reasoning_item_is_kept_with_id_and_encrypted_content_and_sent_b
         [item] = [one for one in json.loads(server.requests[1].body)["input"] if one.get("type") == "reasoning"]
     [block] = [one for one in result.transcript.messages[1].blocks if isinstance(one, ReasoningBlock)]
     assert block.text == "hm"
-    assert item["id"]
-    assert item["encrypted_content"]
-    assert {name: block.metadata[name] for name in ("id", "encrypted_content")} == {
-        name: item[name] for name in ("id", "encrypted_content")
-    }
+    sealed = {name: block.metadata[name] for name in ("id", "encrypted_content")}
+    assert all(sealed.values())
+    assert item == {"type": "reasoning", "summary": [], **sealed}
 
 
 def test_s0_28_reasoning_of_another_provider_is_skipped_on_responses() -> None:

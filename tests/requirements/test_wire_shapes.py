@@ -193,6 +193,53 @@ def test_a_reasoning_item_goes_back_with_its_id_and_its_encrypted_content_only_t
     assert "hm" not in json.dumps(foreign)
 
 
+SUMMARY = [{"type": "summary_text", "text": "Think."}, {"type": "summary_text", "text": "Look."}]
+READABLE = [{"type": "reasoning_text", "text": "Think."}]
+TEXT = {"type": "output_text", "text": "Hm.", "annotations": []}
+ITEMS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "encrypted": ({**ITEM, "summary": SUMMARY}, ITEM),
+    "encrypted, nothing to show": (ITEM, ITEM),
+    "not encrypted": (
+        {"type": "reasoning", "id": "rs_1", "summary": SUMMARY},
+        {"type": "reasoning", "id": "rs_1", "summary": SUMMARY},
+    ),
+    "encrypted, and readable": (
+        {**ITEM, "summary": SUMMARY, "content": READABLE},
+        {**ITEM, "summary": SUMMARY, "content": READABLE},
+    ),
+    "no seal but null": (
+        {"type": "reasoning", "id": "rs_1", "summary": SUMMARY, "encrypted_content": None},
+        {"type": "reasoning", "id": "rs_1", "summary": SUMMARY},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ITEMS)
+def test_the_summary_of_encrypted_reasoning_is_for_people_and_does_not_go_back(case: str) -> None:
+    """S0.26: where the item can be read, it goes back whole."""
+    given, returned = ITEMS[case]
+    said = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": [TEXT]}
+    answer = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [given, said]}
+    reply = CODECS["openai_responses"].decode(json.dumps(answer).encode(), Quirks())
+    assert reply.reasoning_text.startswith("Think.\n\nLook." if given["summary"] else "")
+    asked = Message.user_text("Hi")
+    past = Transcript([asked, Message.from_assistant_response(reply, origin=origin("openai_responses")), asked])
+    sent = body("openai_responses", past, state=State(store=True))["input"]
+    assert [item for item in sent if item.get("type") == "reasoning"] == [returned]
+
+
+@pytest.mark.parametrize("case", ITEMS)
+def test_a_request_that_is_read_keeps_its_summaries(case: str) -> None:
+    """S0.26: what another client sent goes on as it was."""
+    item = {name: value for name, value in ITEMS[case][0].items() if value is not None}
+    said = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": "Hm."}
+    sent = {"model": "gpt-5.5", "input": [{"role": "user", "content": "Hi"}, item, said, {"role": "user", "content": "And?"}]}
+    ask = CODECS["openai_responses"].read_request(json.dumps(sent).encode(), Quirks(), origin("openai_responses"))
+    encoded = CODECS["openai_responses"].encode(ask, Quirks(), None)
+    assert encoded.losses == ()
+    assert json.loads(encoded.body)["input"][1] == item
+
+
 # Who holds the past.
 
 

@@ -204,12 +204,17 @@ def responses_pieces(item: Json) -> Iterator[Piece]:
             yield from (_responses_text(part, own) for part in parts)
         case "reasoning":
             texts = [part["text"] for part in (*item["summary"], *(item.get("content") or ()))]
-            yield Piece("reasoning", "\n\n".join(texts), sealed=without(item, "type"))
+            sealed = without(item, "type", *(("summary",) if _is_closed(item) else ()))
+            yield Piece("reasoning", "\n\n".join(texts), sealed=sealed)
         case "function_call":
             sealed = without(item, "type", "call_id", "name", "arguments")
             yield Piece("call", id=item["call_id"], name=item["name"], arguments=item["arguments"], sealed=sealed)
         case _:
             yield Piece("hosted", sealed=item)
+
+
+def _is_closed(item: Json) -> bool:
+    return bool(item.get("encrypted_content") and not item.get("content"))
 
 
 def _responses_text(part: Json, own: Json) -> Piece:
@@ -226,7 +231,10 @@ def _responses_citation(one: Json) -> tuple[str, str, str, int, int]:
 
 
 def responses_turns(body: Json) -> list[list[Piece]]:
-    """What the assistant says in a request, turn by turn: the items between two of the client's."""
+    """What the assistant says in a request, turn by turn: the items between two of the client's.
+
+    Some clients send back the summary of encrypted reasoning, and we do not (S0.26): it counts for nothing.
+    """
     turns: list[list[Piece]] = []
     before = False
     for item in body["input"] if isinstance(body["input"], list) else ():
@@ -234,7 +242,7 @@ def responses_turns(body: Json) -> list[list[Piece]]:
         said = role == "assistant" and (not kind.endswith("_output") or item.get("execution") == "server")
         if said:
             turns += [[]] if not before else []
-            turns[-1] += responses_pieces(item)
+            turns[-1] += responses_pieces({**item, "summary": []} if kind == "reasoning" and _is_closed(item) else item)
         before = said
     return turns
 

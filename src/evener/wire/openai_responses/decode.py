@@ -609,13 +609,23 @@ class _Turn(msgspec.Struct, gc=False):
         rest = self._find_unsent(slot, text)
         if rest:
             found.append(d.ReasoningDelta(slot, rest))
-        kept = _keep_fields(fields(raw), ("type",))
+        own = fields(raw)
+        kept = _keep_fields(own, ("type", "summary") if _is_closed(own) else ("type",))
         found.append(SealAdded(slot, "reasoning", dumps(kept).decode(), word(kept.get("id"))))
 
     def _why(self, status: str, reason: str) -> StopReason:
         if status == "completed":
             return "tools" if self.calls else "refusal" if self.refused else "done"
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
+
+
+def _is_closed(own: Raws) -> bool:
+    """True if the model reads only the encrypted form of a reasoning item: its summary is for people, and is in the text.
+
+    OpenAI says that the summary never reaches the model (vllm-project/vllm#36516), and VS Code's Copilot sends it back empty.
+    Items with readable content as well (recorded of DeepSeek) are left as they are.
+    """
+    return own.get("encrypted_content", NULL) != NULL and own.get("content", NULL) in EMPTY
 
 
 def _read_part(raw: msgspec.Raw, found: list[d.Delta]) -> _AnyPart:
