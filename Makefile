@@ -55,8 +55,8 @@ docs: $(DEV) ## write anew what the documents say of the code and of the tests
 	@$(BIN)/python scripts/requirements.py
 	@$(BIN)/python scripts/mistakes.py
 
-browser: ## install the chromium and the tmux of Debian, which the tests of the viewer and of the chat drive; needs root
-	apt-get install -y --no-install-recommends chromium fonts-dejavu-core fonts-inter tmux
+browser: ## install the chromium, tmux, zsh and fish of Debian, which the tests of viewer, chat and completion drive; needs root
+	apt-get install -y --no-install-recommends chromium fonts-dejavu-core fonts-inter tmux zsh fish
 
 screens: $(DEV) ## take the pictures in docs/screens anew: the viewer, a chat, a list, an exported page
 	@$(BIN)/python scripts/screens.py

@@ -4,18 +4,46 @@ from collections.abc import Iterator, Sequence
 
 from evener.cli.parser import COMMANDS, Command
 
-BASH = """\
-_evener() {{
-    local line="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" words=""
+CASES = """\
     case "$line" in
 {cases}
     esac
-    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
-    [[ ${{#COMPREPLY[@]}} -eq 0 ]] && COMPREPLY=($(compgen -f -- "${{COMP_WORDS[COMP_CWORD]}}"))
+"""
+BASH = """\
+_evener() {{
+    local line="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" offered=""
+{cases}\
+    COMPREPLY=($(compgen -W "$offered" -- "${{COMP_WORDS[COMP_CWORD]}}"))
 }}
 complete -o default -F _evener evener
 """
-ZSH = "#compdef evener\nautoload -U +X bashcompinit && bashcompinit\n"
+# It is evaluated by a start-up file, or is a file on the `fpath` that is called to complete.
+ZSH = """\
+#compdef evener
+_evener() {{
+    local line="${{(j: :)words[2,CURRENT-1]}}" offered=""
+{cases}\
+    compadd -- ${{=offered}} || _files
+}}
+if [[ "${{funcstack[1]}}" == _evener ]]; then
+    _evener "$@"
+else
+    (( ${{+functions[compdef]}} )) || {{ autoload -Uz compinit && compinit; }}
+    compdef _evener evener
+fi
+"""
+FISH = """\
+function __evener_is
+    set -l words (commandline -opc)
+    set -e words[1]
+    test "$words" = "$argv"
+end
+function __evener_begins
+    set -l words (commandline -opc)
+    set -e words[1]
+    string match -q -- "$argv *" "$words "
+end
+"""
 
 
 def run(shell: str) -> int:
@@ -25,7 +53,7 @@ def run(shell: str) -> int:
 
 
 def words_of(commands: Sequence[Command] = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield each command as its words, and the words that may follow: commands below it, or its options."""
+    """Yield each command as its words, and the words that may follow: commands below it, or its choices and options."""
     yield path, [command.name for command in commands]
     for command in commands:
         here = (*path, command.name)
@@ -33,27 +61,40 @@ def words_of(commands: Sequence[Command] = COMMANDS, path: tuple[str, ...] = ())
             yield from words_of(command.commands, here)
         else:
             options = [name for argument in command.arguments for name in argument.names if name.startswith("-")]
-            yield here, [*options, "--help"]
+            words = [argument for argument in command.arguments if not argument.names[0].startswith("-")]
+            yield here, [*(one for word in words for one in word.settings.get("choices", ())), *options, "--help"]
+
+
+def _is_group(path: tuple[str, ...]) -> bool:
+    """True if another command follows these words, and nothing else can."""
+    commands: Sequence[Command] = COMMANDS
+    for word in path:
+        commands = next(command.commands for command in commands if command.name == word)
+    return bool(commands)
+
+
+def _cases() -> str:
+    """Return the cases of bash and zsh: what was typed so far, and the words that are offered after it."""
+    lines = []
+    for path, words in words_of():
+        typed = " ".join(path)
+        pattern = f'"{typed}"' if _is_group(path) else f'"{typed}"|"{typed} "*'
+        lines.append(f'        {pattern}) offered="{" ".join(words)}" ;;')
+    return CASES.format(cases="\n".join(lines))
 
 
 def _bash() -> str:
-    longest = sorted(words_of(), key=lambda one: -len(one[0]))
-    cases = [f'        {_quoted(path)}) words="{" ".join(words)}" ;;' for path, words in longest]
-    return BASH.format(cases="\n".join(cases))
-
-
-def _quoted(path: tuple[str, ...]) -> str:
-    return f'"{" ".join(path)}"*' if path else '""'
+    return BASH.format(cases=_cases())
 
 
 def _zsh() -> str:
-    return ZSH + _bash()
+    return ZSH.format(cases=_cases())
 
 
 def _fish() -> str:
-    lines = ["complete -c evener -f -n __fish_use_subcommand -a '" + " ".join(command.name for command in COMMANDS) + "'"]
+    lines = []
     for path, words in words_of():
-        if path:
-            seen = " ".join(f"__fish_seen_subcommand_from {word};" for word in path).replace("; __", "; and __").rstrip(";")
-            lines.append(f"complete -c evener -n '{seen}' -a '{' '.join(words)}'")
-    return "\n".join(lines) + "\n"
+        typed = "".join(f" {word}" for word in path)
+        when = f"-f -n '__evener_is{typed}'" if _is_group(path) else f"-n '__evener_begins{typed}'"
+        lines.append(f"complete -c evener {when} -a '{' '.join(words)}'\n")
+    return FISH + "".join(lines)
