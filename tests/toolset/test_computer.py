@@ -324,7 +324,8 @@ def test_a_safety_check_is_an_approval_and_acknowledged_when_it_was_given(name: 
     result, bodies = run(name, [UNSAFE[name], "Done."], computer, policy=policy, decide=decide)
     assert result.text == "Done."
     assert computer.done == [HIT]
-    assert [one for one in asked if "The page asks for a password." in one] == asked
+    [why] = asked
+    assert "The page asks for a password." in why
     [answer] = results_of(open_model(name, key="k").origin.wire, bodies[-1])
     acknowledged = answer.get("acknowledged_safety_checks") or answer["response"]["safety_acknowledgement"]
     assert acknowledged in ([CHECK], "true")
