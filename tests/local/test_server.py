@@ -44,6 +44,8 @@ def refused(host: str, number: int) -> bool:
         socket.create_connection((host, number), timeout=120).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # it was still there, and ended in the midst of this
     return False
 
 
