@@ -47,7 +47,6 @@ class _Counts(msgspec.Struct, gc=False):
     output_tokens_details: _Details | None = None
 
 
-COUNTS = _Counts.__struct_fields__
 Counted = _Counts | None | msgspec.UnsetType
 """Token counts that may be absent or null, which leaves the last ones as they are."""
 
@@ -440,9 +439,13 @@ class _Turn(msgspec.Struct, gc=False):
             return
         new, old = stated or _Counts(), self.usage
         if old is not None:
-            for name in COUNTS:
-                if getattr(new, name) is None:
-                    setattr(new, name, getattr(old, name))
+            new = _Counts(
+                old.input_tokens if new.input_tokens is None else new.input_tokens,
+                old.cache_creation_input_tokens if new.cache_creation_input_tokens is None else new.cache_creation_input_tokens,
+                old.cache_read_input_tokens if new.cache_read_input_tokens is None else new.cache_read_input_tokens,
+                old.output_tokens if new.output_tokens is None else new.output_tokens,
+                old.output_tokens_details if new.output_tokens_details is None else new.output_tokens_details,
+            )
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
