@@ -360,7 +360,7 @@ class _Turn(msgspec.Struct, gc=False):
         """Return why the ended message does not count; empty when it does."""
         if self.stopped is None or not self.stopped.raw:
             return NO_REASON
-        return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
+        return OPEN_CALL if self.open and any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
     def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
         """Begin a block, with what it already holds. `own` are the fields that only this wire knows."""
