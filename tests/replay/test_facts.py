@@ -218,7 +218,7 @@ def test_the_digest_is_right_however_a_conversation_grows(wire: str) -> None:
         assert sent == [sha256(received.body).hexdigest() for received in server.requests]
         await transport.aclose()
 
-    with FakeServer(wire, script, dialect=dialect, models=(name.partition(":")[2],)) as server:  # type: ignore[arg-type]
+    with FakeServer(wire, script, dialect=dialect, models=(name.partition(":")[2],)) as server:
         asyncio.run(go(server))
 
 

@@ -519,10 +519,13 @@ def perform_writes(
     connection: "sqlite3.Connection",
     group: Group,
     path: Path,
-    check: Check,
+    check: Check | None = None,
+    *,
+    wait: bool = True,  # noqa: ARG001
 ) -> bool:
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
-    check()
+    if check is not None:
+        check()
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
@@ -536,7 +539,8 @@ def perform_writes(
             _fail(group, error, path)
             return False
         return all([_alone(connection, request, path, check) for request in group])
-    check()
+    if check is not None:
+        check()
     for request in group:
         request.keep()
     return True
@@ -683,7 +687,7 @@ def _name_writer(error: StoreError, process: str) -> StoreError:
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
-def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check) -> bool:
+def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check | None) -> bool:
     try:
         return perform_writes(connection, [request], path, check)
     except Exception as error:
