@@ -141,21 +141,26 @@ async def floor(send: Client, number: int, wire: str, base: str) -> Action:
 # The loop.
 
 
-def _harness(wire: str, base: str, store: Store, done: list[str], effect: Effect = "read") -> Harness:
+def _harness(
+    model: Model, store: Store, done: list[str], effect: Effect = "read", first: Callable[[], object] = lambda: None
+) -> Harness:
+    """A harness whose tool does `first` before anything else."""
+
     @tool(effect=effect)
     async def lookup(item: str) -> str:
         """Look an item up."""
+        first()
         done.append(item)
         return RESULT
 
     limits = Limits(requests=None, tool_calls=None)
-    return Harness(model_of(wire, base), tools=[lookup], system=SYSTEM, store=store, limits=limits, page_output=False)
+    return Harness(model, tools=[lookup], system=SYSTEM, store=store, limits=limits, page_output=False)
 
 
 async def loop(wire: str, base: str) -> Action:
     """A run on a memory log, to its end. Counts tool calls."""
     done: list[str] = []
-    harness = _harness(wire, base, MemoryStore(), done)
+    harness = _harness(model_of(wire, base), MemoryStore(), done)
 
     async def act() -> int:
         done.clear()
@@ -167,7 +172,7 @@ async def loop(wire: str, base: str) -> Action:
 
 async def turn(size: int, wire: str, base: str) -> Action:
     """One more turn of a thread that has so many messages, and with each turn two more."""
-    thread = _harness(wire, base, MemoryStore(), []).thread()
+    thread = _harness(model_of(wire, base), MemoryStore(), []).thread()
     while len((await thread.run(PROMPT)).transcript) < size:
         pass
 
@@ -187,7 +192,7 @@ Batch = tuple[tuple[float, str, bytes], ...]
 async def on_disk(folder: Path, effect: Effect, wire: str, base: str) -> Action:
     """The same run on a file. Counts tool calls."""
     done: list[str] = []
-    harness = _harness(wire, base, SqliteStore(folder / f"{effect}.db"), done, effect)
+    harness = _harness(model_of(wire, base), SqliteStore(folder / f"{effect}.db"), done, effect)
 
     async def act() -> int:
         done.clear()
@@ -197,7 +202,7 @@ async def on_disk(folder: Path, effect: Effect, wire: str, base: str) -> Action:
     return act
 
 
-async def _batches(folder: Path, effect: Effect, wire: str, base: str) -> list[Batch]:
+async def _batches(folder: Path, name: str, effect: Effect, wire: str, base: str) -> list[Batch]:
     """The rows of such a run on a file that is left behind, commit by commit."""
     found: list[Batch] = []
     append = rows.append
@@ -211,30 +216,73 @@ async def _batches(folder: Path, effect: Effect, wire: str, base: str) -> list[B
 
     rows.append = counted  # a spy for one run
     try:
-        store = SqliteStore(folder / f"bare-{effect}.db")
-        await _harness(wire, base, store, [], effect).run(PROMPT)
+        store = SqliteStore(folder / name)
+        await _harness(model_of(wire, base), store, [], effect).run(PROMPT)
         await store.aclose()
     finally:
         rows.append = append
     return found
 
 
-async def commits(folder: Path, effect: Effect, wire: str, base: str) -> Action:
-    """The rows of that run by themselves, committed as they were: no check, no hash, no other thread. Counts commits."""
-    batches = await _batches(folder, effect, wire, base)
-    connection = sqlite3.connect(folder / f"bare-{effect}.db", isolation_level=None)
+def _commit(path: Path) -> Callable[[Batch], None]:
+    """Commits rows to such a file by themselves: no check, no hash, no other thread."""
+    connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
     numbers = count(MANY)
 
+    def commit(batch: Batch) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        digest = bytes(32)
+        added = [(next(numbers), at, kind, digest, digest, payload) for at, kind, payload in batch]
+        connection.executemany(INSERT, added)
+        connection.execute(UPDATE, (added[-1][0], digest, 1.0, 1.0))
+        connection.execute("COMMIT")
+
+    return commit
+
+
+async def commits(folder: Path, effect: Effect, wire: str, base: str) -> Action:
+    """The rows of that run by themselves, committed as they were. Counts commits."""
+    name = f"bare-{effect}.db"
+    batches = await _batches(folder, name, effect, wire, base)
+    commit = _commit(folder / name)
+
     async def act() -> int:
         for batch in batches:
-            connection.execute("BEGIN IMMEDIATE")
-            digest = bytes(32)
-            added = [(next(numbers), at, kind, digest, digest, payload) for at, kind, payload in batch]
-            connection.executemany(INSERT, added)
-            connection.execute(UPDATE, (added[-1][0], digest, 1.0, 1.0))
-            connection.execute("COMMIT")
+            commit(batch)
         return len(batches)
+
+    return act
+
+
+async def between(folder: Path, effect: Effect, wire: str, base: str) -> Action:
+    """A run on a memory log, and where one on a file commits, the same rows are committed by themselves. Counts tool calls.
+
+    It shows what waiting for the disk costs what comes after it, whichever code waits.
+    """
+    name, done = f"between-{effect}.db", list[str]()
+    batches = await _batches(folder, name, effect, wire, base)
+    commit, left = _commit(folder / name), list[Batch]()
+
+    def go_on() -> None:
+        if left:
+            commit(left.pop())
+
+    class Committing:
+        async def send(self, request: Request) -> Response:
+            go_on()
+            return await shared_transport().send(request)
+
+    model = model_of(wire, base, Committing())
+    harness = _harness(model, MemoryStore(), done, first=go_on if effect == "write" else lambda: None)
+
+    async def act() -> int:
+        done.clear()
+        left[:] = reversed(batches)
+        await harness.run(PROMPT)
+        while left:
+            go_on()
+        return len(done)
 
     return act
 
@@ -248,6 +296,8 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
         "disk-write": partial(on_disk, folder, "write"),
         "commits": partial(commits, folder, "read"),
         "commits-write": partial(commits, folder, "write"),
+        "between": partial(between, folder, "read"),
+        "between-write": partial(between, folder, "write"),
         **{f"turn-{size}": partial(turn, size) for size in SIZES},
     }
     for name, send in (("aiohttp", with_aiohttp(session)), ("own", with_ours)):

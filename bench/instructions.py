@@ -5,7 +5,6 @@ instructions, the cost of starting and of the first runs taken off; there is no 
 beside those of this tree, each tree measured by its own driver; exit code 1 if one of ours is more than 5 % above its.
 """
 
-import compileall
 import json
 import re
 import shutil
@@ -20,7 +19,7 @@ from typing import Any
 
 from bench.agent_speech import WIRES
 from bench.instruction_driver import CALLS
-from bench.revision import ROOT, tree_of
+from bench.revision import ROOT, compile_tree, tree_of
 
 __all__ = ["compare_turns", "count_between", "main"]
 
@@ -40,7 +39,7 @@ def main(wires: tuple[str, ...] = WIRES, before: str = "") -> int:
         print("bench: instructions are counted by valgrind, and there is none. Install the package valgrind.", file=sys.stderr)
         return 1
     with ThreadPoolExecutor(2) as pool, ExitStack() as stack:
-        _compile(ROOT)
+        compile_tree(ROOT)
         if not before:
             print(f"{'thousands of instructions':30}" + "".join(f"{kind:>10}" for kind in KINDS))
             for wire in wires:
@@ -48,7 +47,7 @@ def main(wires: tuple[str, ...] = WIRES, before: str = "") -> int:
                 print(f"{wire:30}" + "".join(f"{one:10,.0f}" for one in each), flush=True)
             return 0
         old = stack.enter_context(tree_of(before))
-        _compile(old)
+        compile_tree(old)
         kinds = KINDS if '"durable"' in (old / "bench" / "instruction_driver.py").read_text() else KINDS[:2]
         heads = "".join(f"{kind + ' ' + before:>18}{'now':>10}{'ratio':>7}" for kind in kinds)
         print(f"{'thousands of instructions':30}{heads}")
@@ -58,12 +57,6 @@ def main(wires: tuple[str, ...] = WIRES, before: str = "") -> int:
             print(f"{wire:30}" + "".join(f"{then:18,.0f}{now:10,.0f}{now / then:7.2f}" for then, now in pairs), flush=True)
             worst = max(worst, *(now / then for then, now in pairs))
     return 1 if worst > WORSE else 0
-
-
-def _compile(tree: Path) -> None:
-    """Compile the modules: else the first run of a tree does that, and it stands in one count and not in the other."""
-    for part in ("src", "bench"):
-        compileall.compile_dir(tree / part, quiet=1)
 
 
 def _count_all(pool: ThreadPoolExecutor, valgrind: str, wire: str, kinds: Sequence[str], tree: Path) -> list[float]:

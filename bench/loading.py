@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.revision import ROOT, tree_of
+from bench.revision import ROOT, compile_tree, tree_of
 
 __all__ = ["main"]
 
@@ -37,6 +37,8 @@ class Load(msgspec.Struct, frozen=True, order=True):
 def main(before: str, passes: int = 7) -> int:
     """Print the table; the exit code."""
     with tree_of(before) as old:
+        compile_tree(old)
+        compile_tree(ROOT)
         rows = [(name, _measure(code, (old / "src", ROOT / "src"), passes)) for name, code in LINES.items()]
     print(f"{'':28}{before:>12}{'now':>10}{'ratio':>8}{'modules':>10}{'now':>8}{'ratio':>8}")
     for name, (then, now) in rows:

@@ -20,8 +20,8 @@ evener.testing (scripted models, fake providers). Names are loaded when they are
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers take it for true; to load `typing` would take most of the time of this import
 if TYPE_CHECKING:
     from evener.events import Limits
     from evener.harness import Harness, RunStream, Thread

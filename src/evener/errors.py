@@ -19,8 +19,6 @@ A failed tool is a result and an approval pause is a state: neither is an except
 Secrets never stand in a message.
 """
 
-from typing import ClassVar
-
 __all__ = [
     "ApprovalStale",
     "AuthFailed",
@@ -110,7 +108,7 @@ class ProviderError(EvenerError):
         request = f", request {self.request_id}" if self.request_id else ""
         return f"{self.message} ({where}{code}{request}). {self.advice}"
 
-    advice: ClassVar[str] = "See the provider's documentation for this message."
+    advice: str = "See the provider's documentation for this message."
 
 
 class AuthFailed(ProviderError):

@@ -4,24 +4,31 @@ Imports nothing but argparse: `--help` must be quick.
 """
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
 
 from evener import __version__
 
+TYPE_CHECKING = False  # as in `evener`
+if TYPE_CHECKING:
+    from typing import Any
+
+COLUMNS = 80
+"""The width of what is no terminal."""
 CODES = (
     "exit codes: 0 done, 1 failed, 2 wrong usage, 3 a key is missing, 4 the provider refused, "
     "5 network error or timeout, 130 interrupted"
 )
 
 
-class Argument(NamedTuple):
+class Argument:
     """One argument: its names, and what `argparse` is told about it."""
 
-    names: tuple[str, ...]
-    settings: Mapping[str, Any]
+    def __init__(self, names: tuple[str, ...], settings: "Mapping[str, Any]") -> None:
+        self.names, self.settings = names, settings
 
 
 class Command:
@@ -55,7 +62,7 @@ class Command:
         return first[0].lower() + first[1:]
 
 
-def _argument(spec: str, help: str, **settings: Any) -> Argument:
+def _argument(spec: str, help: str, **settings: "Any") -> Argument:
     """Return an argument written as in a manual: `-m --model M`, `--json`, `--tools NAME ...`, or `id ID` for a word.
 
     An option without a value is a flag, `...` makes it repeatable, and a value is a text that is empty by default.
@@ -94,7 +101,7 @@ def _parse_count(text: str) -> int:
 
 # Arguments that several commands take.
 
-SEVERAL: Mapping[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+SEVERAL: "Mapping[str, Any]" = {"nargs": "+", "action": "extend", "default": []}
 ID = _argument("id ID", "the thread or branch: its id, or the first characters of it")
 STORE = _argument("--store FILE", "a store file, or postgresql://...; default: the file in the data folder")
 STORE_OR_MEMORY = _argument("--store FILE", 'a store file, postgresql://..., or "memory"; default: a file in the data folder')
@@ -574,7 +581,7 @@ COMMANDS = (
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the words as options. Extra words are not printed in an error: one of them might be a key."""
-    top = parser()
+    top = parser(sys.argv[1:] if argv is None else argv)
     options, rest = top.parse_known_args(argv)
     if rest and "words" in options and not any(word.startswith("-") for word in rest):
         options.words, rest = [*options.words, *rest], []  # words may follow an option, too
@@ -601,20 +608,47 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(prog="evener", description="One typed conversation, any model.", epilog=CODES)
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; if words are given, only for the commands that they name."""
+    about = "One typed conversation, any model."
+    top = argparse.ArgumentParser(prog="evener", description=about, epilog=CODES, formatter_class=_Formatter)
     top.add_argument("--version", action="version", version=f"evener {__version__}")
-    _add(top, COMMANDS)
+    _add(top, COMMANDS, words)
     return top
 
 
-def _add(above: argparse.ArgumentParser, commands: Sequence[Command]) -> None:
-    group = above.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def _add(above: argparse.ArgumentParser, commands: Sequence[Command], words: Sequence[str] | None) -> None:
+    group = above.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_CommandParser)
     for command in commands:
-        made = group.add_parser(command.name, help=command.help, description=command.text, epilog=command.epilog)
-        for names, settings in command.arguments:
-            made.add_argument(*names, **settings)
-        made.set_defaults(**command.fixed, command=command)
-        if command.commands:
-            _add(made, command.commands)
+        group.add_parser(command.name, help=command.help, row=command, words=words)
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of one command. It stays empty if the words do not name it, as it is not used then: `--help` is quick."""
+
+    def __init__(self, prog: str, row: Command, words: Sequence[str] | None) -> None:
+        if words is not None and row.name not in words:
+            return
+        super().__init__(prog=prog, description=row.text, epilog=row.epilog, formatter_class=_Formatter)
+        for argument in row.arguments:
+            self.add_argument(*argument.names, **argument.settings)
+        self.set_defaults(**row.fixed, command=row)
+        if row.commands:
+            _add(self, row.commands, words)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Finds the width of the terminal as `shutil` does, without loading it: that loads compression."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_find_width() - 2)
+
+
+def _find_width() -> int:
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or COLUMNS  # type: ignore[union-attr] # as below
+    except (AttributeError, ValueError, OSError):  # there is no such stream, it is closed, or it is no terminal
+        return COLUMNS

@@ -259,6 +259,14 @@ AFTER = 0.25
 class Stream:
     """Iterate over it for deltas, then get `answer`. Use it as a context manager, or read it to its end."""
 
+    moved: tuple[str, ...] = ()
+    """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
+    on_moved: Callable[[tuple[str, ...]], None] | None = None
+    """Called with that, if it is something, before the request is sent."""
+    compare: str | None = None
+    """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
+    ask for one."""
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -289,13 +297,6 @@ class Stream:
         self._answer: Answer | None = None
         self._failure: EvenerError | None = None
         self._over = False
-        self.moved: tuple[str, ...] = ()
-        """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
-        self.on_moved: Callable[[tuple[str, ...]], None] | None = None
-        """Called with that, if it is something, before the request is sent."""
-        self.compare: str | None = None
-        """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
-        ask for one."""
 
     @property
     def answer(self) -> Answer:

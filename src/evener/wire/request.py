@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from operator import is_
+from operator import attrgetter, is_
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
@@ -278,11 +278,12 @@ def _sort_marks(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
     return marks
 
 
+_data_of: Callable[[Fragment], bytes] = attrgetter("data")
+
+
 def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """Return the bytes of the fragments that are not empty, with their marks inserted."""
-    found: list[bytes] = []
-    for fragment in fragments:
-        found.append(fragment.data)
+    found: list[bytes] = list(map(_data_of, fragments))
     if marks.fragments:
         for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
             data = found[number]

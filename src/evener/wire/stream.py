@@ -4,7 +4,7 @@ An answer counts only when it is complete: its wire's end marker has arrived, it
 closed. Each wire reports what is missing; whether the answer counts is decided here, for all wires, streamed and whole.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import length_hint
 from typing import Protocol, assert_never
 
@@ -219,6 +219,7 @@ SAYING = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, CallBegun, Hosted
 """Deltas with content."""
 UNREAD = 16
 """The most events that are kept of an answer in which nothing could be read yet."""
+NOTHING_UNREAD: tuple[bytes, ...] = ()
 
 
 class EventReading(Protocol):
@@ -291,20 +292,16 @@ class StreamDecoder(msgspec.Struct, gc=False):
             over = self._events.read(left, found)
         except BROKEN as error:
             over = _read_on(self._events, frames, left, found, error, EVENT)
-        if over or not self._said:
-            self._listen(frames[: len(frames) - length_hint(left)], found)
-            self._over = over
-            if over:
-                self._settle(found)
-
-    def _listen(self, frames: list[bytes], found: list[Delta]) -> None:
-        """Keep the events as long as nothing was read in them."""
-        self._said = self._said or not SAYING.isdisjoint(map(type, found))
         if not self._said:
-            self._unread += frames[: UNREAD - len(self._unread)]
+            self._said = not SAYING.isdisjoint(map(type, found))
+            if not self._said:  # events are kept as long as nothing was read in them
+                self._unread += frames[: min(UNREAD - len(self._unread), len(frames) - length_hint(left))]
+        if over:
+            self._over = True
+            self._settle(found)
 
     def _settle(self, found: list[Delta]) -> None:
-        settle(self._events, found, [] if self._said else self._unread)
+        settle(self._events, found, NOTHING_UNREAD if self._said else self._unread)
 
     def _fail(self, found: list[Delta], error: EvenerError) -> None:
         self._over = True
@@ -342,7 +339,7 @@ def _read_on(
             error = another
 
 
-def settle(events: EventReading, found: list[Delta], unread: list[bytes]) -> None:
+def settle(events: EventReading, found: list[Delta], unread: Sequence[bytes]) -> None:
     """Decide whether an answer that has stopped counts. One that says nothing hands on the events that hold text."""
     last = found[-1]
     if type(last) is not Stopped:
@@ -350,7 +347,7 @@ def settle(events: EventReading, found: list[Delta], unread: list[bytes]) -> Non
     missing = events.missing()
     if missing:
         found[-1] = Failed(TruncatedStream(f"The answer ended without {missing}. The turn does not count; ask again."))
-    elif last.reason == "done":
+    elif unread and last.reason == "done":
         found[-1:] = [*(Notice("text elsewhere", frame.decode()) for frame in unread if has_text(frame)), last]
 
 

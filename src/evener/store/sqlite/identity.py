@@ -73,32 +73,29 @@ class FileIdentity:
     def check_beside(self, files: Files) -> None:
         """Check the file, and that SQLite's own files are still there: what was acknowledged may be nowhere else.
 
-        Without them the file must not be opened again while another connection is open.
+        Without them the file must not be opened again while another connection is open. This is done twice with each write. Of
+        what `stat` returns, `[2:0:-1]` is the device and the inode, `[3]` the number of names: cheaper than attributes.
         """
-        if self._is_as_opened(files):
-            return
+        stat = os.stat
+        try:
+            for name in self._names:
+                found = stat(name)
+                if self._broken or found[2:0:-1] != self._file or found[3] != 1:
+                    break
+            else:
+                if stat(self._wal)[2:0:-1] == files.wal and stat(self._shm)[2:0:-1] == files.shm:
+                    return
+        except OSError:
+            pass
+        self._find_fault(files)
+
+    def _find_fault(self, files: Files) -> None:
+        """Raise for what is not as it was. Some of it may be missing from the start."""
         self.check()
         for ending, known in (("-wal", files.wal), ("-shm", files.shm)):
             if known is not None and _identity(self._path + ending) != known:
                 self._broken = self._path + ending
                 raise _gone_error(self._broken)
-
-    def _is_as_opened(self, files: Files) -> bool:
-        """True if every file is there, the same, and under one name: asked twice with each write, so it does no more.
-
-        Of what `stat` returns, `[2:0:-1]` is the device and the inode, `[3]` the number of names: cheaper than attributes.
-        """
-        if self._broken:
-            return False
-        stat = os.stat
-        try:
-            for name in self._names:
-                found = stat(name)
-                if found[2:0:-1] != self._file or found[3] != 1:
-                    return False
-            return stat(self._wal)[2:0:-1] == files.wal and stat(self._shm)[2:0:-1] == files.shm
-        except OSError:
-            return False
 
 
 class OpenNote:

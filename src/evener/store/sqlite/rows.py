@@ -15,7 +15,7 @@ from evener.events import VERSION, Event, Opened, Rival, decode_event, encode_ev
 from evener.store import protocol
 from evener.store.cipher import naming_key
 from evener.store.integrity import digests
-from evener.store.integrity.digests import RULE, Checkpoint, digest_of, link_new, origin_of
+from evener.store.integrity.digests import RULE, Checkpoint, link_new, origin_of
 from evener.store.protocol import LeaseHeld, Note, Summary
 from evener.store.redaction import Redaction
 from evener.store.sqlite.leases import claims, deserted, may_act, rival_of, seconds_of
@@ -202,7 +202,7 @@ def _link_rows(
         at, kind, payload = row.at, row.kind, row.payload
         if not plain:
             payload = guard.seal("event", held.log, payload, number=seq)
-        digest = digest_of(payload)
+        digest = sha256(payload).digest()
         head = link_new(head, digest, seq, VERSION, at, kind)
         links.append((number, seq, VERSION, RULE, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
     return links, head

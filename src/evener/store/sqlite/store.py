@@ -5,7 +5,7 @@ several tasks, event loops and threads of a process, and from several processes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
@@ -55,8 +55,6 @@ MOMENT = 1.0
 """Seconds that a search may spend on its index when it has its answer."""
 
 T = TypeVar("T")
-WriteRows = Callable[["sqlite3.Connection", Sequence[EventRow], float], AppendedRows]
-"""Writes rows, and renews the lease until that time."""
 Release = tuple["Callable[[sqlite3.Connection], Checkpoint | None]", Callable[[Checkpoint | None], None]]
 
 
@@ -90,7 +88,7 @@ class SqliteLog:
     async def append(self, *events: Event) -> tuple[Event, ...]:
         """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
         kept, added = rows_of(events, self._store._guard)
-        await self._append(added)
+        await self._write(added)
         return kept
 
     def stage(self, *events: Event) -> tuple[Event, ...] | None:
@@ -104,7 +102,7 @@ class SqliteLog:
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
         """Append, unless a note waits to be settled: then write only what was staged, and return None."""
         kept, added = rows_of(events, self._store._guard)
-        return None if (await self._append(added, len(self._staged))).noted else kept
+        return None if (await self._write(added, certain=len(self._staged))).noted else kept
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order."""
@@ -115,8 +113,7 @@ class SqliteLog:
     async def settle(self, number: int, *events: Event) -> tuple[Event, ...]:
         """Append events and mark the note as settled, in one step."""
         kept, added = rows_of(events, self._store._guard)
-        held, guard = self._held, self._store._guard
-        await self._write(lambda connection, all, until: rows.settle(connection, held, number, all, until, guard), added)
+        await self._write(added, note=number)
         return kept
 
     def keep(self) -> None:
@@ -130,12 +127,11 @@ class SqliteLog:
             return
         until = store._expiry()
         renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
-        store._writer.send(renewed, partial(self._grown, until=until))
+        store._writer.send(renewed, partial(self._grown, until))
 
     async def renew(self) -> None:
         """Keep the lease."""
-        held, guard = self._held, self._store._guard
-        await self._write(lambda connection, all, until: rows.append(connection, held, all, until, guard), [])
+        await self._write([])
 
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on."""
@@ -157,39 +153,41 @@ class SqliteLog:
             self._closed = True
             self._dropped()
 
-    def _append(self, added: list[EventRow], certain: int | None = None) -> Coroutine[object, object, AppendedRows]:
-        """Have rows appended. With `certain`, only so many of all that are written if a note waits."""
-        held, guard, end = self._held, self._store._guard, self._end
-        return self._write(lambda connection, all, until: rows.append(connection, held, all, until, guard, certain, end), added)
+    async def _write(self, added: list[EventRow], *, certain: int | None = None, note: int | None = None) -> AppendedRows:
+        """Have rows written, those that were staged before them. If it fails, those stay staged.
 
-    async def _write(self, job: WriteRows, added: list[EventRow]) -> AppendedRows:
-        """Have the rows written by the job, those that were staged before them. If it fails, those stay staged."""
+        With `certain`, only so many of all of them if a note waits. With `note`, the note of that number is settled.
+        """
         if self._closed:
             raise protocol.given_back(self._held.log)
-        staged, self._staged = self._staged, []
-        store, all = self._store, staged + added if staged else added
+        store, staged = self._store, self._staged
+        held, guard, end, all = self._held, store._guard, self._end, staged + added if staged else added
         until = store._expiry()
+
+        def work(connection: "sqlite3.Connection") -> AppendedRows:
+            if note is None:
+                return rows.append(connection, held, all, until, guard, certain, end)
+            return rows.settle(connection, held, note, all, until, guard)
+
+        self._staged = []
         self._writing += 1
         try:
-            return await store._writer.run(
-                lambda connection: job(connection, all, until),
-                lambda grown: self._grown(grown, until),
-                here=store._is_alone,
-            )
+            return await store._writer.run(work, partial(self._grown, until), here=store._is_alone)
         except StoreError:
             self._staged = staged + self._staged
             raise
         finally:
             self._writing -= 1
 
-    def _grown(self, grown: AppendedRows, until: float) -> None:
-        self._length = grown.length
+    def _grown(self, until: float, grown: AppendedRows) -> None:
+        length = self._length = grown.length
         if grown.head:
-            self._end = (grown.length, grown.head)
+            self._end = (length, grown.head)
         self._until = until
         if grown.mark is not None:
             self._store._sidecar.mark(grown.mark)
-        self._fold_after(snapshots.SELDOM)
+        if self._folded // snapshots.SELDOM != length // snapshots.SELDOM:
+            self._fold_after(snapshots.SELDOM)
 
     def _fold_after(self, events: int) -> None:
         """Have the log folded, beside whatever else is done, if it has passed another so many events."""

@@ -14,6 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event as Signal
@@ -26,7 +27,7 @@ from evener.errors import StoreError
 from evener.store import protocol
 from evener.store.protocol import Finding
 from evener.store.sqlite.file import StoreBusy, disconnect, files_of, store_error
-from evener.store.sqlite.identity import FileIdentity, Files
+from evener.store.sqlite.identity import FileIdentity
 
 if TYPE_CHECKING:
     import sqlite3
@@ -283,7 +284,7 @@ class WriterJob(Generic[T]):
 
 
 Group = list[WriterJob[Any]]
-Check = Callable[["sqlite3.Connection"], None]
+Check = Callable[[], None]
 """Raises StoreGone or StoreLinked when the files are not those that the connection works on."""
 
 
@@ -523,8 +524,8 @@ def perform_writes(
     wait: bool = True,  # noqa: ARG001
 ) -> bool:
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
-    check = check or _nothing
-    check(connection)
+    if check is not None:
+        check()
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
@@ -538,44 +539,50 @@ def perform_writes(
             _fail(group, error, path)
             return False
         return all([_alone(connection, request, path, check) for request in group])
-    check(connection)
+    if check is not None:
+        check()
     for request in group:
         request.keep()
     return True
 
 
 def make_writes_in_turn(
-    interlock: Interlock, presence: FileIdentity, then: Callable[["sqlite3.Connection"], None], key: Check | None = None
+    interlock: Interlock,
+    presence: FileIdentity,
+    then: Callable[["sqlite3.Connection"], None],
+    key: Callable[["sqlite3.Connection"], None] | None = None,
 ) -> Perform:
     """Return `perform_writes` for when it is this process's turn to write, with `then` to be called after it.
 
     `key` raises when the cipher is not that of the store any more.
     """
 
-    known: sqlite3.Connection | None = None  # the connection that was checked last, and its files
-    files = Files()
+    def check_of(connection: "sqlite3.Connection") -> Check:
+        """Return the check of a connection: its files stay the same."""
+        files = files_of(connection)
+        if key is None:
+            return partial(presence.check_beside, files)
 
-    def check(connection: "sqlite3.Connection") -> None:
-        nonlocal known, files
-        if connection is not known:
-            known, files = connection, files_of(connection)
-        presence.check_beside(files)
-        if key is not None:
+        def check() -> None:
+            presence.check_beside(files)
             key(connection)
 
-    hasty: sqlite3.Connection | None = None  # the connection that waits for no lock
+        return check
+
+    known: sqlite3.Connection | None = None  # the connection of the last write, and its check
+    check: Check = presence.check
+    hasty = False  # whether it waits for no lock
     patience = 0
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:
-        nonlocal hasty, patience
+        nonlocal known, check, hasty, patience
         if not interlock.enter(wait=wait):
             raise StoreBusy("Another process writes.")
         try:
-            if not wait and hasty is not connection:
-                patience, hasty = _set_patience(connection, 0), connection
-            elif wait and hasty is connection:
-                _set_patience(connection, patience)
-                hasty = None
+            if connection is not known:
+                known, check, hasty = connection, check_of(connection), False
+            if wait is hasty:
+                patience, hasty = _set_patience(connection, patience if wait else 0), not wait
             sound = perform_writes(connection, group, path, check)
             if sound:
                 then(connection)
@@ -680,7 +687,7 @@ def _name_writer(error: StoreError, process: str) -> StoreError:
     return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
-def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check) -> bool:
+def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check | None) -> bool:
     try:
         return perform_writes(connection, [request], path, check)
     except Exception as error:

@@ -44,7 +44,6 @@ class _Counts(msgspec.Struct, gc=False):
     output_tokens_details: _Details | None = None
 
 
-COUNTS = _Counts.__struct_fields__
 Counted = _Counts | None | msgspec.UnsetType
 """Token counts that may be absent or null, which leaves the last ones as they are."""
 
@@ -358,7 +357,7 @@ class _Turn(msgspec.Struct, gc=False):
         """Return why the ended message does not count; empty when it does."""
         if self.stopped is None or not self.stopped.raw:
             return NO_REASON
-        return OPEN_CALL if any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
+        return OPEN_CALL if self.open and any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
     def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
         """Begin a block, with what it already holds. `own` are the fields that only this wire knows."""
@@ -437,9 +436,13 @@ class _Turn(msgspec.Struct, gc=False):
             return
         new, old = stated or _Counts(), self.usage
         if old is not None:
-            for name in COUNTS:
-                if getattr(new, name) is None:
-                    setattr(new, name, getattr(old, name))
+            new = _Counts(
+                old.input_tokens if new.input_tokens is None else new.input_tokens,
+                old.cache_creation_input_tokens if new.cache_creation_input_tokens is None else new.cache_creation_input_tokens,
+                old.cache_read_input_tokens if new.cache_read_input_tokens is None else new.cache_read_input_tokens,
+                old.output_tokens if new.output_tokens is None else new.output_tokens,
+                old.output_tokens_details if new.output_tokens_details is None else new.output_tokens_details,
+            )
         self.usage = new
         found.append(d.UsageReported(_usage(new)))
 
