@@ -157,10 +157,10 @@ def _harness(
     return Harness(model, tools=[lookup], system=SYSTEM, store=store, limits=limits, page_output=False)
 
 
-async def loop(wire: str, base: str) -> Action:
+async def loop(effect: Effect, wire: str, base: str) -> Action:
     """A run on a memory log, to its end. Counts tool calls."""
     done: list[str] = []
-    harness = _harness(model_of(wire, base), MemoryStore(), done)
+    harness = _harness(model_of(wire, base), MemoryStore(), done, effect)
 
     async def act() -> int:
         done.clear()
@@ -274,7 +274,7 @@ async def between(folder: Path, effect: Effect, wire: str, base: str) -> Action:
             return await shared_transport().send(request)
 
     model = model_of(wire, base, Committing())
-    harness = _harness(model, MemoryStore(), done, first=go_on if effect == "write" else lambda: None)
+    harness = _harness(model, MemoryStore(), done, effect, first=go_on if effect == "write" else lambda: None)
 
     async def act() -> int:
         done.clear()
@@ -291,7 +291,8 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
     """All that can be measured here."""
     made: dict[str, Make] = {
         "text": text,
-        "loop": loop,
+        "loop": partial(loop, "read"),
+        "loop-write": partial(loop, "write"),
         "disk": partial(on_disk, folder, "read"),
         "disk-write": partial(on_disk, folder, "write"),
         "commits": partial(commits, folder, "read"),
