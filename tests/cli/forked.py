@@ -66,8 +66,11 @@ def _attend(order: dict[str, Any], descriptors: list[int]) -> NoReturn:
     for one in streams:
         os.close(one)
     os.write(answers, child.to_bytes(NUMBER, "big"))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number is no other process's until its end was told
+    assert ended is not None
+    code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
     os.write(answers, code.to_bytes(NUMBER, "big", signed=True))
+    os.waitpid(child, 0)
     os._exit(0)
 
 

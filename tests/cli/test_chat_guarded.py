@@ -15,6 +15,7 @@ from evener.testing.servers import Call, FakeServer, Text, Thinking, turn
 from tests.cli.run import Home
 from tests.cli.test_chat_terminal import CLAUDE, GPT, Chat
 from tests.cli.test_complete import PNG, SENTINEL, asked
+from tests.patience import at_some_pace
 
 TOOLS = '''
 import os
@@ -24,6 +25,9 @@ import time
 from decimal import Decimal
 
 from evener import Harness, Limits, tool
+from evener.cli.chat import question
+
+question.PAUSE *= float(os.environ.get("PACE", "1"))
 
 
 @tool(effect="write", approval=True)
@@ -101,23 +105,36 @@ def effects(home: Home) -> list[str]:
 # Keys.
 
 
-def test_a_key_pressed_twice_does_not_allow_a_second_call_that_nobody_has_read(place: Home, claude: FakeServer) -> None:
-    claude.add(turn(Call("pay", {"amount": 1}), Call("pay", {"amount": 1_000_000})), "One of them.")
-    with Chat(place, "--tools", "shop:several") as chat:
+def test_a_key_pressed_twice_does_not_allow_a_second_call_that_nobody_has_read(place: Home) -> None:
+    """The keys must come in the pause before a key counts."""
+
+    def attempt(pace: float) -> None:
+        (place.folder / "paid").unlink(missing_ok=True)
+        script = [turn(Call("pay", {"amount": 1}), Call("pay", {"amount": 1_000_000})), "One of them."]
+        with FakeServer("anthropic_messages", script, key=SENTINEL) as server:
+            place.configure(f'model = "{CLAUDE}"\n[providers.anthropic]\nbase_url = "{server.url}"\n')
+            press_twice(place, pace)
+            assert server.rejected == []
+        assert effects(place) == ["1"]
+
+    at_some_pace(attempt)
+
+
+def press_twice(place: Home, pace: float) -> None:
+    with Chat(place, "--tools", "shop:several", PACE=str(pace)) as chat:
         chat.say("Pay.")
         chat.until("[y]es")
         chat.send("y")
         chat.until(lambda: "1000000" in chat.screen.text)
         chat.send("y")
         chat.send("y")
-        chat.until("Run it? ...")
-        chat.until("[y]es")
+        chat.until(lambda: "Run it? ..." in chat.screen.text or bool(effects(place)))
+        chat.until(lambda: "[y]es" in chat.screen.text or bool(effects(place)))
         assert effects(place) == [], "the whole batch waits"
         chat.send("n")
         chat.until("Why not?")
         chat.say("too much")
         chat.until("One of them.")
-    assert effects(place) == ["1"]
 
 
 def test_letters_of_a_message_are_no_answer(place: Home, claude: FakeServer) -> None:
@@ -198,7 +215,7 @@ def test_the_last_line_is_a_command_that_goes_on(place: Home, claude: FakeServer
         chat.say(f"/model {GPT}")
         chat.until("Switched to")
         chat.say("second")
-        chat.until("From gpt.")
+        chat.until("From gpt.\n\n>")
         chat.send("\x04")
         chat.end()
         [hint] = re.findall(r"Continue with: evener (.*)", " ".join(chat.screen.text.split("\n")))

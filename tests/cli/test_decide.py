@@ -3,6 +3,7 @@
 Real processes, a strict fake on loopback, and a terminal where one is asked for.
 """
 
+import codecs
 import json
 import os
 import pty
@@ -349,6 +350,7 @@ class Terminal:
         self.process = home.start_on(theirs, *words, TERM="dumb")
         os.close(theirs)
         self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def until(self, text: str) -> None:
         """The next place where this is shown."""
@@ -356,23 +358,24 @@ class Terminal:
         start = len(self.shown)
         while text not in self.shown[start:]:
             assert select.select([self._ours], [], [], max(end - moment(), 0))[0], self.shown
-            piece = self._read()
-            assert piece, self.shown
-            self.shown += piece
+            assert self._read(), self.shown
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
     def end(self) -> int:
-        while piece := self._read():
-            self.shown += piece
+        while self._read():
+            pass
         return self.process.wait(120)
 
-    def _read(self) -> str:
+    def _read(self) -> bool:
+        """Add what it writes next, which may end within a letter; False at its end."""
         try:
-            return os.read(self._ours, 1 << 16).decode()
+            read = os.read(self._ours, 1 << 16)
         except OSError:
-            return ""
+            return False
+        self.shown += self._decoder.decode(read)
+        return bool(read)
 
     def close(self) -> None:
         if self.process.poll() is None:

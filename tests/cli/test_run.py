@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from evener.testing.servers import Call, FakeServer, Status, Text, faults, turn
 from tests.cli.run import Home, command
 from tests.cli.test_complete import PNG, SENTINEL, asked, point
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
 
 TOOLS = '''
 import time
@@ -30,7 +31,7 @@ def lookup(item: str) -> str:
 def pay(amount: int) -> str:
     """Pay, slowly."""
     open("paid", "a").write(f"{amount}\\n")
-    time.sleep(30)
+    time.sleep(600)
     return "paid"
 
 
@@ -187,7 +188,9 @@ def test_killed_and_resumed_no_payment_is_made_twice(home: Home, shop: FakeServe
 
 def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> None:
     (home.folder / "slow.py").write_text(
-        'import time\n\n\ndef nap(name: str) -> str:\n    """Nap."""\n    time.sleep(0.8)\n    return name\n', encoding="utf-8"
+        'import os\nimport time\n\n\ndef nap(name: str) -> str:\n    """Nap until somebody wakes it."""\n'
+        '    while not os.path.exists("awake"):\n        time.sleep(0.02)\n    return name\n',
+        encoding="utf-8",
     )
     shop.add(turn(Call("nap", {"name": "tea"})), "Rested.")
     ours, theirs = pty.openpty()
@@ -197,16 +200,17 @@ def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> Non
     )  # fmt: skip
     os.close(theirs)
     shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait(120) == 0, shown
+    try:
+        while select.select([ours], [], [], PATIENCE)[0]:
+            shown += os.read(ours, 4096)
+            if b'nap {"name":"tea"}' in shown.replace(b'": "', b'":"'):
+                (home.folder / "awake").touch()
+    except OSError:
+        pass  # how a terminal says that its other end is closed
+    finally:
+        os.close(ours)
+        (home.folder / "awake").touch()  # so that it ends in any case
+    assert process.wait(PATIENCE) == 0, shown
     assert b'nap {"name":"tea"}' in shown.replace(b'": "', b'":"')
     assert b"\r\x1b[K" in shown
     assert shown.endswith(b"Rested.\r\n")

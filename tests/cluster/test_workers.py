@@ -22,7 +22,7 @@ from evener.harness.remote import tables_of
 from evener.store.postgres import PostgresStore
 from evener.testing.scripted_model import ScriptedModel
 from tests.cluster import work_site
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
 from tests.store.stores import new_schema, postgres, run
 from tests.view.client import get, post
 from tests.view.stage import viewing
@@ -150,7 +150,7 @@ def test_a_worker_that_is_killed_in_mid_tool_is_replaced_and_the_effect_comes_on
             results = [await thread.result() for thread in threads]
         finally:
             other.terminate()
-            assert other.wait(60) == 0  # it drains
+            assert other.wait(PATIENCE) == 0  # it drains
         assert all(result.stop == "done" for result in results)
         found = effects(tmp_path)
         assert set(found.values()) == {1}

@@ -53,11 +53,11 @@ def answer(ask: Ask) -> Reply | str:
     return f"done {prompt}"
 
 
-def make(address: str, schema: str, *, lease: float = 2.0, decide_within: float = 0.0) -> Harness:
-    """Return the harness on a store."""
+def make(address: str, schema: str, *, lease: float = 60.0, decide_within: float = 0.0) -> Harness:
+    """Return the harness on a store. Its lease is short only where a worker dies: one that is slow must not lose it."""
     store = PostgresStore(address, schema=schema, lease=lease)
     return Harness(ScriptedModel(answer), tools=[pay, approve()], store=store, name="site", decide_within=decide_within)
 
 
 if "EVENER_TEST_ADDRESS" in os.environ:
-    harness = make(os.environ["EVENER_TEST_ADDRESS"], os.environ["EVENER_TEST_SCHEMA"])
+    harness = make(os.environ["EVENER_TEST_ADDRESS"], os.environ["EVENER_TEST_SCHEMA"], lease=2.0)

@@ -22,6 +22,7 @@ from evener.store.sqlite.store import SqliteLog
 from evener.testing.scripted_model import Line, ScriptedModel, calls
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall
+from tests.patience import until
 
 TURNS = 4
 
@@ -39,20 +40,25 @@ def script(ask: Ask) -> Line:
 
 
 def harness_on(
-    store: SqliteStore, seen: Callable[[], None] = lambda: None, effect: ev.Effect = "write", pause: float = 0.0, **more: object
+    store: SqliteStore,
+    seen: Callable[[], None] = lambda: None,
+    effect: ev.Effect = "write",
+    waits_for: Callable[[], bool] = lambda: True,
+    **more: object,
 ) -> Harness:
     @tool(effect=effect)
     async def look(item: int) -> str:
         """Look."""
-        if pause and item:
-            await asyncio.sleep(pause)
+        if item:
+            await until(waits_for)
         seen()
         return f"item {item}"
 
     return Harness(ScriptedModel(script), tools=[look], store=store, **more)  # type: ignore[arg-type]
 
 
-WRITTEN = [["replied", "call_started"], ["call_finished", "model_called"]]
+BEGUN = ["replied", "call_started"]
+WRITTEN = [BEGUN, ["call_finished", "model_called"]]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +105,7 @@ def test_the_start_of_a_call_is_on_disk_before_the_tool_runs(tmp_path: Path) -> 
         await store.aclose()
 
     asyncio.run(go())
-    assert seen == [["replied", "call_started"]] * (TURNS - 1)
+    assert seen == [BEGUN] * (TURNS - 1)
 
 
 def test_a_read_that_waits_after_all_has_its_start_on_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,13 +115,14 @@ def test_a_read_that_waits_after_all_has_its_start_on_disk_meanwhile(tmp_path: P
 
     async def go() -> None:
         store = SqliteStore(tmp_path / "store.db")
-        look = lambda: seen.append(kinds_in(tmp_path / "store.db")[-2:])  # noqa: E731
-        await harness_on(store, look, effect="read", pause=0.3).run("go")
+        last = lambda: kinds_in(tmp_path / "store.db")[-2:]  # noqa: E731
+        look = lambda: seen.append(last())  # noqa: E731
+        await harness_on(store, look, effect="read", waits_for=lambda: last() == BEGUN).run("go")
         assert await store.verify() == []
         await store.aclose()
 
     asyncio.run(go())
-    assert seen == [["replied", "call_started"]] * (TURNS - 1)
+    assert seen == [BEGUN] * (TURNS - 1)
 
 
 def test_what_a_caller_is_shown_is_on_disk(tmp_path: Path) -> None:

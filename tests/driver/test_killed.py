@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bench.kill_check import DOUBLE, violations
 from bench.kill_world import Mark, World
-from bench.kills import run_apart
+from bench.kills import Tally, run_apart
 from evener import events as ev
 from evener.store.sqlite.store import SqliteStore
 from evener.transcript.blocks import TextBlock, ToolCall
@@ -44,18 +44,23 @@ def test_killed_anywhere_it_resumes_to_the_same_end(chunk: int, tmp_path: Path) 
     assert tally.acknowledged > 10 * tally.conversations
 
 
+def found(kills: int, fault: str, sign: str, tmp_path: Path) -> Tally:
+    """The tally of a campaign that shows the fault. Which moments the kills strike is up to the machine, so there are ten."""
+    tallies = (run_apart(kills, seed, place(tmp_path), fault=fault, seconds=240) for seed in range(7, 17))
+    return next(tally for tally in tallies if getattr(tally, sign))
+
+
 def test_without_the_started_check_a_write_starts_twice(tmp_path: Path) -> None:
-    tally = run_apart(40, 7, place(tmp_path), fault="forgetful", seconds=240)
+    tally = found(40, "forgetful", "twice", tmp_path)
     assert any(DOUBLE in text for text in tally.violations)
-    assert tally.twice > 0
 
 
 def test_an_event_that_was_told_too_soon_is_found_to_be_lost(tmp_path: Path) -> None:
-    assert run_apart(20, 7, place(tmp_path), fault="hasty", seconds=240).lost > 0
+    assert found(20, "hasty", "lost", tmp_path).lost > 0
 
 
 def test_a_conversation_that_hangs_is_found_to_be_stuck(tmp_path: Path) -> None:
-    assert run_apart(1, 7, place(tmp_path), fault="hanging", seconds=240).stuck > 0
+    assert found(1, "hanging", "stuck", tmp_path).stuck > 0
 
 
 def test_the_moments_are_of_every_kind(tmp_path: Path) -> None:

@@ -53,14 +53,7 @@ async def note(text: str) -> str:
     return f"noted: {text}"
 
 
-@tool(effect="read")
-async def linger() -> str:
-    """Take a moment."""
-    await asyncio.sleep(0.05)
-    return "lingered"
-
-
-TOOLS: list[Tool] = [add, note, linger]
+TOOLS: list[Tool] = [add, note]
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +83,9 @@ def model_of(server: FakeServer, wire: str, transport: Transport) -> Model:
     )
 
 
-def agent(*models: Model, store: MemoryStore | None = None, limits: Limits | None = None) -> Harness:
+def agent(*models: Model, store: MemoryStore | None = None, limits: Limits | None = None, tools: list[Tool] = TOOLS) -> Harness:
     """The agent: the same for every model."""
-    return Harness(list(models), tools=TOOLS, system=SYSTEM, store=store or MemoryStore(), limits=limits, name="summer")
+    return Harness(list(models), tools=tools, system=SYSTEM, store=store or MemoryStore(), limits=limits, name="summer")
 
 
 def said(transcript: Transcript) -> list[tuple[str, tuple[str, ...]]]:
@@ -295,10 +288,19 @@ def test_calls_that_share_an_id_have_a_result_and_a_key_each(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_steering_reaches_the_model_with_its_next_request(wire: str) -> None:
     async def go(server: FakeServer) -> RunResult:
-        async with watched() as watch, agent(model_of(server, wire, watch)).stream("go") as stream:
+        steered = asyncio.Event()
+
+        @tool(effect="read")
+        async def linger() -> str:
+            """Wait until the run was steered."""
+            await steered.wait()
+            return "lingered"
+
+        async with watched() as watch, agent(model_of(server, wire, watch), tools=[linger]).stream("go") as stream:
             async for event in stream:
                 if isinstance(event, st.ToolStarted):
                     await stream.steer("and be quick")
+                    steered.set()
             return await stream.result()
 
     with serving(wire, [turn(Thinking("hm"), Call("linger")), "quick enough?"]) as server:

@@ -340,10 +340,12 @@ def test_closing_a_stream_cancels_the_run_and_it_can_be_resumed() -> None:
 
 def test_steering_reaches_the_model_with_the_next_request() -> None:
     async def steered() -> list[str]:
+        said = asyncio.Event()
+
         @tool(effect="read")
         async def wait() -> str:
-            """Wait a little."""
-            await asyncio.sleep(0.02)
+            """Wait until something was said."""
+            await said.wait()
             return "waited"
 
         model = ScriptedModel([calls(ToolCall.of("c", "wait", {})), "done"])
@@ -351,6 +353,7 @@ def test_steering_reaches_the_model_with_the_next_request() -> None:
             async for event in stream:
                 if isinstance(event, st.ToolStarted):
                     await stream.steer("and be quick")
+                    said.set()
         return [message.text for message in model.asks[1].transcript]
 
     assert asyncio.run(steered()) == ["go", "", "", "and be quick"]

@@ -228,7 +228,7 @@ from evener.transcript import Message
 async def main():
     transport = LocalTransport("smollm2", settings=LocalSettings(context=512, parallel=1))
     await answer(transport, "local", asked("local", [Message.user_text("Say hello.")]))
-    address = await transport._server.address(seconds=1)
+    address = await transport._server.address(seconds=120)
     print(address.base, flush=True)
     {then}
 
@@ -404,7 +404,7 @@ def test_a_request_that_meets_its_end_is_told(weights: Path) -> None:
 
 def test_a_short_answer_does_not_wait_for_a_long_one(local: LocalTransport) -> None:
     endless = Extra("openai_chat", '{"ignore_eos":true}', provider="local")
-    long = asked("local", HELLO, settings=Settings(max_output_tokens=400), extra=(endless,))
+    long = asked("local", HELLO, settings=Settings(max_output_tokens=1500), extra=(endless,))
 
     async def both() -> tuple[bytes, str]:
         async with local:
