@@ -17,9 +17,7 @@ from tests.patience import PATIENCE, at_some_pace
 T = TypeVar("T")
 
 
-def chained(
-    scripts: list[list[Any]], use: Callable[[Chain], Awaitable[T]], *, idle: float = PATIENCE
-) -> tuple[T, list[int]]:
+def chained(scripts: list[list[Any]], use: Callable[[Chain], Awaitable[T]], *, idle: float = PATIENCE) -> tuple[T, list[int]]:
     """What this use of a chain over servers of all wires gives, and how often each was asked."""
     deadlines = Deadlines(connect=PATIENCE, idle=idle, total=PATIENCE)
 
