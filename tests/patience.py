@@ -10,6 +10,7 @@ import faulthandler
 import os
 import selectors
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -67,6 +68,14 @@ def ends() -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def threads_end() -> Iterator[None]:
+    """Check that each thread that is started inside ends, in its time. Those of other tests may end meanwhile."""
+    before = set(threading.enumerate())
+    yield
+    wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 @contextmanager

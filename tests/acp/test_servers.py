@@ -20,6 +20,8 @@ from tests.mcp.test_http import shaky
 from tests.patience import PATIENCE
 
 SERVER = Path(__file__).parent.parent / "mcp" / "asking_server.py"
+LIGHT = SERVER.with_name("bad_server.py")
+"""Starts at once, without the SDK: the time that a server which an editor names may take is not the test's to choose."""
 PROMPT = [{"type": "text", "text": "Go."}]
 
 
@@ -31,13 +33,13 @@ def statuses(editor: Editor) -> dict[str, str]:
 @pytest.mark.parametrize("option", ["allow", "reject"])
 def test_the_servers_that_an_editor_names_are_tools_that_ask_and_one_that_fails_is_said(option: str, tmp_path: Path) -> None:
     async def go(url: str) -> None:
-        sea = ToolCall("c1", "mcp__shop__pay", "{}")
+        keep = ToolCall("c1", "mcp__shop__keep", '{"text":"shoe"}')
         echo = ToolCall("c2", "mcp__web__echo", '{"text":"hello"}')
-        model = ScriptedModel([calls(sea, echo), "Done."])
+        model = ScriptedModel([calls(keep, echo), "Done."])
         editor = Editor(Harness(model, store="memory"), option)
         seen = [{"name": "SEEN", "value": "yes"}]
         servers: list[Frame] = [
-            {"name": "shop", "command": sys.executable, "args": [str(SERVER), str(tmp_path / "orders")], "env": seen},
+            {"name": "shop", "command": sys.executable, "args": [str(LIGHT), "none", str(tmp_path)], "env": seen},
             {"name": "web", "type": "http", "url": url, "headers": [{"name": "x-key", "value": "k"}]},
             {"name": "gone", "command": str(tmp_path / "no-such-program"), "args": [], "env": []},
             {"name": "old", "type": "sse", "url": url, "headers": []},
@@ -51,7 +53,7 @@ def test_the_servers_that_an_editor_names_are_tools_that_ask_and_one_that_fails_
         assert len(editor.asked("session/request_permission")) == 2  # whatever the server says of its tools
         assert statuses(editor)["c2"] == ("completed" if option == "allow" else "failed")
         names = [one.name for one in model.asks[0].tools]
-        assert {"mcp__shop__order", "mcp__web__echo"} <= set(names)
+        assert {"mcp__shop__keep", "mcp__web__echo"} <= set(names)
         await editor.agent.aclose()
 
     with shaky() as (server, _):

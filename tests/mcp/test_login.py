@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from tests.cli.run import Home
 from tests.mcp.authorization import guarded
 from tests.patience import PATIENCE, moment, wait_until
+from tests.ports import reserved_port
 
 USE = """
 from evener.cli.outside import load_outside
@@ -37,11 +37,11 @@ def use(home: Home) -> str:
 
 def log_in(home: Home) -> str:
     """Log in, as a browser that follows redirects; return everything that the command printed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    words = (sys.executable, "-m", "evener", "mcp", "login", "notes", "--no-browser", "--port", port)
-    with subprocess.Popen(words, env=home.environ, cwd=home.folder, stderr=subprocess.PIPE, text=True) as process:
+    words = (sys.executable, "-m", "evener", "mcp", "login", "notes", "--no-browser", "--port")
+    with (
+        reserved_port() as port,
+        subprocess.Popen((*words, str(port)), env=home.environ, cwd=home.folder, stderr=subprocess.PIPE, text=True) as process,
+    ):
         assert process.stderr
         first = process.stderr.readline()
         found = re.search(r"http://\S+/authorize\?\S+", first)
@@ -59,13 +59,15 @@ def test_a_login_is_kept_refreshed_in_other_processes_and_revoked(home: Home) ->
     with guarded() as authority:
         home.configure(f'[mcp.notes]\nurl = "{authority.resource}"\noauth = true\n')
         assert "evener mcp login notes" in use(home)  # a run does not wait for a browser
-        authority.life = 2.0
+        authority.life = 1.0
         said = log_in(home)
         assert "1 tool" in said
         assert stat.S_IMODE(os.stat(home.keys).st_mode) == 0o600
         held = home.keys.read_text()
         assert not [token for token in (*authority.access, *authority.refresh) if token in said or token in held]
-        wait_until(lambda: max(authority.access.values()) < moment())
+        authority.expire()
+        over = moment(authority.life)
+        wait_until(lambda: moment() > over)
         authority.life, before = 3_600.0, len(authority.seen)
         for _ in range(2):
             assert "mcp__notes__echo" in use(home)

@@ -23,6 +23,7 @@ from evener.tools.call import Threads
 from evener.tools.result import Envelope
 from evener.transcript import ToolCall
 from tests.patience import PATIENCE, wait_until
+from tests.ports import reserved_port
 
 MODULE = '''
 from evener import Harness, tool
@@ -92,31 +93,25 @@ def test_a_callers_trace_reaches_a_server_and_its_tools(tmp_path: Path) -> None:
             assert caller in str(call(found).content)
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def is_open(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_harness_is_served_over_http_on_loopback(tmp_path: Path) -> None:
-    port = free_port()
-    like = served(tmp_path, "--http", str(port), "--approve")
-    env = {**os.environ, **like.env}
-    process = subprocess.Popen([like.command, *like.args], cwd=like.cwd, env=env, stdin=subprocess.DEVNULL)
-    try:
-        wait_until(lambda: is_open(port) or process.poll() is not None)
-        server = McpServer(name="shop", url=f"http://127.0.0.1:{port}/mcp", timeout=PATIENCE, connect_timeout=PATIENCE)
-        with McpServers([server]) as servers:
-            tools = {one.name: one for one in servers.load_sync()}
-            assert call(tools["mcp__shop__erase"], path="/").text == "erased"
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
+    with reserved_port() as port:
+        like = served(tmp_path, "--http", str(port), "--approve")
+        env = {**os.environ, **like.env}
+        process = subprocess.Popen([like.command, *like.args], cwd=like.cwd, env=env, stdin=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: is_open(port) or process.poll() is not None)
+            server = McpServer(name="shop", url=f"http://127.0.0.1:{port}/mcp", timeout=PATIENCE, connect_timeout=PATIENCE)
+            with McpServers([server]) as servers:
+                tools = {one.name: one for one in servers.load_sync()}
+                assert call(tools["mcp__shop__erase"], path="/").text == "erased"
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
 
 
 def test_the_policy_holds_for_calls_from_outside() -> None:

@@ -3,6 +3,7 @@
 `GENERAL` holds for any wire and is played whole on one; `OWN` has what only one wire can do wrong.
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,13 @@ class Fault:
     caps: Caps = USUAL
     place: str = ""
     slow: bool = False
+
+    def at_pace(self, pace: float) -> "Fault":
+        """Return the row with its short deadlines this many times as long."""
+        connect, idle, total = (
+            min(seconds * pace, 120) for seconds in (self.deadlines.connect, self.deadlines.idle, self.deadlines.total)
+        )
+        return dataclasses.replace(self, deadlines=Deadlines(connect=connect, idle=idle, total=total))
 
     def end(self, mode: str) -> End:
         """How it must end; a whole answer ends as a streamed one unless it says otherwise."""

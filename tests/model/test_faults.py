@@ -23,7 +23,7 @@ from evener.transport.limiter import Rate
 from tests.model.fault_table import CUT, GENERAL, NEVER, OK, OWN, PATIENT, SAID, Fault, said
 from tests.model.places import PLACES
 from tests.model.stage import MODELS, MODES, NOWHERE, WIRES, Watched, asking, fresh_key, nothing_left, run, told_by, watched
-from tests.patience import takes_at_least
+from tests.patience import at_some_pace, takes_at_least
 from tests.wire.test_eventstream import EVENTS, chunk
 
 FIRST = "anthropic_messages"
@@ -54,9 +54,15 @@ def test_the_table_is_long_enough_and_its_rows_differ() -> None:
 
 @pytest.mark.parametrize(("wire", "fault", "mode"), list(rows()))
 def test_a_fault_ends_in_a_typed_error_or_the_whole_answer(wire: str, fault: Fault, mode: str) -> None:
-    key = fresh_key()
-    with nothing_left(), served(wire, fault, key) as (url, server):
-        run(play(wire, fault, mode, key=key, url=url, server=server))
+    def attempt(pace: float) -> None:
+        key, slower = fresh_key(), fault.at_pace(pace)
+        with nothing_left(), served(wire, slower, key) as (url, server):
+            run(play(wire, slower, mode, key=key, url=url, server=server))
+
+    if fault.slow:
+        at_some_pace(attempt)  # the request must reach the server before the deadline that is to pass
+    else:
+        attempt(1.0)
 
 
 @contextmanager

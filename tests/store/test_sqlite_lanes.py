@@ -16,6 +16,7 @@ from evener.errors import StoreError
 from evener.store import Note, SqliteStore
 from evener.store.sqlite.file import StoreBusy, connect
 from evener.store.sqlite.writer import QUICK, STALL, Group, WriterThread, perform_writes
+from tests.patience import threads_end
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -181,8 +182,6 @@ def test_a_loop_that_is_gone_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_closing_gives_leases_back_does_what_waits_and_leaves_nothing_of_sqlite_s_behind(tmp_path: Path) -> None:
-    before = set(threading.enumerate())
-
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "evener.db")
         log = await store.create("a", opened(), holder="me")
@@ -197,8 +196,8 @@ def test_closing_gives_leases_back_does_what_waits_and_leaves_nothing_of_sqlite_
         left = {path.name for path in tmp_path.iterdir()}
         assert left == {"evener.db", "evener.db.lock", "evener.db.next", "evener.db.heads"}
 
-    run(scenario())
-    assert set(threading.enumerate()) - before == set()
+    with threads_end():
+        run(scenario())
 
 
 def test_a_dropped_store_ends_its_threads(tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 import ast
 import asyncio
 import json
-import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -17,6 +16,8 @@ import pytest
 
 from evener.errors import UsageError
 from evener.testing import Call, FakeServer, Native, Received, Refusal, Status, Text, Tokens, turn
+from tests.model.stage import nothing_left
+from tests.patience import threads_end
 from tests.shape.tree import SRC
 from tests.testing.conversations import WIRES
 from tests.testing.raw import MODELS, Heard, Json, ask, body_of, connect, hear, message_of, request
@@ -308,7 +309,8 @@ def test_it_serves_many_requests_on_one_connection() -> None:
 )
 def test_what_is_no_request_is_refused_and_the_connection_closed(head: bytes, status: int) -> None:
     with FakeServer("openai_chat") as server, connect(server) as link:
-        link.sendall(head)
+        with suppress(ConnectionError):  # it may answer and close before it has been sent all of a long head
+            link.sendall(head)
         assert hear(link).status == status
 
 
@@ -327,18 +329,13 @@ def test_it_works_in_async_code_in_the_same_loop_as_the_client() -> None:
     assert b"Hello, loop." in asyncio.run(talk())
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
-
-
 def test_it_leaves_no_thread_and_no_socket_behind() -> None:
-    threads, files = threading.active_count(), open_files()
-    for _ in range(3):
-        with FakeServer("openai_chat", ["Hello."]) as server:
-            assert ask(server, "openai_chat").status == 200
-            idle = connect(server)
-        idle.close()
-    assert (threading.active_count(), open_files()) == (threads, files)
+    with threads_end(), nothing_left():
+        for _ in range(3):
+            with FakeServer("openai_chat", ["Hello."]) as server:
+                assert ask(server, "openai_chat").status == 200
+                idle = connect(server)
+            idle.close()
     with pytest.raises(UsageError, match="not running"):
         _ = server.url
 

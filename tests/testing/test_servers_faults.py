@@ -1,7 +1,6 @@
 """Every misbehaviour does what it says, on every wire, whole and streamed, and ends when the client or the server goes."""
 
 import json
-import threading
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from evener.testing import Empty, FakeServer, Html, Raw, Redirect, Text, faults, turn
-from tests.patience import PATIENCE, wait_until
+from tests.patience import PATIENCE, threads_end, wait_until
 from tests.testing.conversations import WIRES
 from tests.testing.raw import STREAM, Heard, ask, body_of, connect, hear, request
 
@@ -179,11 +178,9 @@ ENDLESS_FAULTS: list[Any] = [
 
 @pytest.mark.parametrize("fault", ENDLESS_FAULTS, ids=repr)
 def test_what_would_never_end_ends_when_the_server_closes(fault: faults.Fault) -> None:
-    threads = threading.active_count()
-    with FakeServer("openai_chat", [turn(SPEECH, faults=(fault,))]) as server, connect(server) as link:
+    with threads_end(), FakeServer("openai_chat", [turn(SPEECH, faults=(fault,))]) as server, connect(server) as link:
         _begin(server, link)
         server.close()
-    assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize("fault", ENDLESS_FAULTS, ids=repr)

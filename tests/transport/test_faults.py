@@ -14,7 +14,7 @@ import pytest
 from evener.errors import ConnectFailed, EvenerError, TimedOut, TruncatedStream, WireError
 from evener.transport.exchange import Deadlines
 from evener.transport.http import HttpTransport, read_all
-from tests.patience import lull, until
+from tests.patience import at_some_pace, lull, until
 from tests.transport.servers import CHUNKED, SECRET, Received, Script, chunk, post, raw, serving, whole
 
 GZIP = CHUNKED.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
@@ -221,15 +221,15 @@ def test_waiting_for_a_free_connection_ends_with_the_total_deadline() -> None:
 
 
 def test_an_answer_that_nobody_reads_is_let_go_at_the_total_deadline() -> None:
-    async def main() -> None:
+    async def main(deadlines: Deadlines) -> None:
         async with serving(raw(CHUNKED, chunk(b"x"), end="hang")) as served, HttpTransport(connections=1) as http:
-            forgotten = await http.send(post(served.url, BRIEF))
+            forgotten = await http.send(post(served.url, deadlines))
             again = await http.send(post(served.url))  # the slot is free again
             await again.aclose()
             with pytest.raises(TimedOut, match="total deadline"):
                 await forgotten.read()
 
-    asyncio.run(main())
+    at_some_pace(lambda pace: asyncio.run(main(Deadlines(connect=120, idle=120, total=0.3 * pace))))
 
 
 @pytest.mark.parametrize("when", ["connecting", "before the head", "in the body", "inflating"])

@@ -7,7 +7,7 @@ import pytest
 
 from evener.errors import BadValue, TimedOut
 from evener.transport.limiter import Limiter, Rate, limiter_for
-from tests.patience import run_on_virtual_time
+from tests.patience import run_on_virtual_time, until
 
 
 class Record:
@@ -170,6 +170,10 @@ def test_threads_and_their_loops_share_one_limiter() -> None:
     limiter = limiter_for("a key of threads", Rate(concurrent=2))
     lock, active, most, done = threading.Lock(), 0, 0, 0
 
+    def met() -> bool:
+        """Another thread has come, too."""
+        return most >= 2
+
     async def call() -> None:
         nonlocal active, most, done
         for _ in range(10):
@@ -177,6 +181,7 @@ def test_threads_and_their_loops_share_one_limiter() -> None:
                 with lock:
                     active += 1
                     most = max(most, active)
+                await until(met)
                 await asyncio.sleep(0.001)
                 with lock:
                     active -= 1

@@ -78,7 +78,8 @@ def test_an_answer_that_ends_with_its_connection_comes_whole(certificates: Certi
 
 def test_a_server_without_tls_says_so(certificates: Certificates) -> None:
     async def main() -> str:
-        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)  # to close before that would reset the connection
             writer.write(b"HTTP/1.1 400 X\r\n\r\n")
             writer.close()
 

@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-IN_MEMORY = Path("/dev/shm")
+from tests.store.stores import QUICK
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Path]:
-    with TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None, prefix="evener-proofs-") as folder:
+    with TemporaryDirectory(dir=QUICK, prefix="evener-proofs-") as folder:
         yield Path(folder)
