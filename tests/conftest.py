@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from evener.transport import limiter
 from tests.each import pytest_generate_tests, pytest_pyfunc_call
@@ -35,10 +35,12 @@ sys.dont_write_bytecode = False
 
 # Most of what a test of the store waits for is the disk: a sync took 4 ms there, and 5 us in memory. No test needs a disk for
 # what it shows: a killed process leaves what it has written to the system, and cuts of power are simulated. Folders of tests
-# that passed are deleted at once. On a disk: `PYTEST_DEBUG_TEMPROOT=/tmp make test`.
+# that passed are deleted at once. On a disk: `PYTEST_DEBUG_TEMPROOT=/tmp make test`. Tests write programs there and run them,
+# which a container may forbid in memory.
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
-if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+RUNS = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+if RUNS and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # A shell without job control ignores SIGINT in what it starts in the background, and children inherit that; tests send it.
@@ -48,8 +50,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 # Runs of tests leave no traces in the folder of the user who runs them; tests of traces name a folder.
 os.environ["EVENER_TRACES"] = "off"
 
-settings.register_profile("ci", max_examples=50, derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("here", max_examples=50, deadline=None, print_blob=True)
+PATIENT = settings(max_examples=50, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", PATIENT, derandomize=True)
+settings.register_profile("here", PATIENT)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 

@@ -1,13 +1,18 @@
-"""A collector for tests: takes OTLP over HTTP on loopback and keeps the spans. It can be slow, or refuse."""
+"""A collector for tests: takes OTLP over HTTP on loopback and keeps the spans. It can be slow, or refuse.
+
+While it runs, senders of this process are patient: one that gives up a request loses its spans, or sends them twice.
+"""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from evener.observe import otlp
 from tests.patience import PATIENCE
 
 
@@ -64,7 +69,10 @@ def collecting(status: int = 200) -> Iterator[Collector]:
     thread.start()
     collector.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield collector
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("TIMEOUT", "AT_LEISURE"):
+                patch.setattr(otlp, name, PATIENCE)
+            yield collector
     finally:
         collector.hold.set()
         server.shutdown()

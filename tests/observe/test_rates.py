@@ -29,4 +29,4 @@ def test_a_model_is_looked_up_once() -> None:
     _look_up_rates.cache_clear()
     for tokens in range(1, 50):
         price(Usage(tokens, tokens), provider="anthropic", model="claude-sonnet-4-6")
-    assert _look_up_rates.cache_info().misses == 1
+    assert _look_up_rates.cache_info().misses <= 2  # and once more if a quarter of an hour ends just then

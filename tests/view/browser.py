@@ -53,7 +53,7 @@ async def looking(
 ) -> AsyncIterator[Watched]:
     """Open a browser on a viewer of this store; in the end nothing may have gone wrong on the page."""
     async with viewing(store, harness=harness) as url, async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=SOON)
         try:
             context = await browser.new_context(viewport={"width": width, "height": 850}, color_scheme=scheme)  # type: ignore[arg-type]
             watched = Watched(await context.new_page(), url)

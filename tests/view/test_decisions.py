@@ -4,7 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from evener import Harness, SqliteStore
 from evener import events as ev
@@ -73,9 +73,19 @@ async def test_of_a_page_and_a_command_that_decide_at_once_one_wins_and_the_othe
         await page.unroute("**/api/approvals")
 
         async def race(title: str) -> tuple[int, str]:
+            clicked = asyncio.Event()
+
+            async def hold(route: Route) -> None:  # so the form is there to be clicked, even if the command was sooner
+                await clicked.wait()
+                await route.continue_()
+
+            await page.route("**/api/approvals", hold)
             command = asyncio.create_task(decide_by_command(home, path, threads[title], *reject))
             await choose(page, title, "Decide")
-            return await command
+            clicked.set()
+            end = await command
+            await page.unroute("**/api/approvals", hold)
+            return end
 
         ends = {title: await race(title) for title in titles[2:]}
         for title, (code, said) in ends.items():

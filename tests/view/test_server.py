@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evener import Harness, SqliteStore, tool
+import pytest
+
+from evener import Harness, MemoryStore, SqliteStore, tool
 from evener import events as ev
 from evener.errors import ApprovalStale
 from evener.harness.approvals import Decision
@@ -22,6 +24,7 @@ from evener.transcript.delta import Delta
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
 from evener.transport.exchange import Retries
+from evener.view.index import ThreadIndex
 from tests.cli.run import Home
 from tests.model.stage import NOWHERE, fresh_key
 from tests.store.stores import new_schema, postgres
@@ -62,6 +65,39 @@ async def test_threads_are_listed_with_what_they_came_to(tmp_path: Path) -> None
         assert said["hits"]["parser"]["n"] > 0
         assert (await get(url, "api/threads?text=found%20thing"))["total"] == 0, "that was said, and is no title"
     await store.aclose()
+
+
+class ReadLater(MemoryStore):
+    """A store whose logs take long to be listed, and are read only when `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.go = 1.0, asyncio.Event()
+
+    async def logs(self, *args: Any, **more: Any) -> Any:
+        self.now += 1.0
+        return await super().logs(*args, **more)
+
+    async def read(self, *args: Any, **more: Any) -> Any:
+        await self.go.wait()
+        return await super().read(*args, **more)
+
+
+@to_the_end
+async def test_a_list_that_says_that_all_was_read_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that took long to make is given again for some time, in which what it did not know may be read."""
+    store = ReadLater()
+    await write(store, "t", *events_of_turn(0, 1e9))
+    monkeypatch.setattr("evener.view.index.monotonic", lambda: store.now)
+    monkeypatch.setattr("evener.view.index.AT_ONCE", 0.0)
+    index = ThreadIndex(store)
+    lines = await index.lines()
+    assert (index.left, lines[0].seen) == (1, None)
+    store.go.set()
+    while index.left:  # in every turn of the loop
+        await asyncio.sleep(0)
+        lines = await index.lines()
+    assert lines[0].condition == "done"
 
 
 @to_the_end

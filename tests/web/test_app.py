@@ -14,7 +14,7 @@ from evener.transcript import ToolCall
 from evener.web import app as web_app
 from evener.web.app import make_app
 from evener.web.guard import WebGuard
-from tests.patience import until
+from tests.patience import run_on_virtual_time, until
 from tests.web.runs import ERASE, harness_of
 
 Headers = Mapping[str, str]
@@ -165,7 +165,7 @@ def test_a_run_ends_at_the_deadline() -> None:
         assert not page.body.endswith(b"[DONE]\n\n")
         assert (await harness.thread("t1").state()).finished is None
 
-    asyncio.run(go())
+    run_on_virtual_time(go())
 
 
 def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:

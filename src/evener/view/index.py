@@ -218,6 +218,8 @@ class ThreadIndex:
             self._seen[one.log] = ((one.events, one.held), seen, asked)
             if self._left and self._left[0] is one:
                 self._left.popleft()
+            if not self._left:
+                break  # in this turn: whoever is told that nothing is left to be read is given a new list
             await asyncio.sleep(0)
         self.expire()  # a list that was given meanwhile does not say what was read since
 

@@ -311,7 +311,8 @@ class Viewer:
     async def _approvals(self, request: Request) -> object:
         del request
         waiting = []
-        for line in await self._index.lines():
+        lines, unread = await self._index.lines(), self._index.left
+        for line in lines:
             if line.inside or line.group != "waiting":
                 continue  # what waits inside an agent is listed with the run around it
             try:
@@ -319,7 +320,7 @@ class Viewer:
             except EvenerError:
                 continue  # the list of threads says that it cannot be read
             waiting += [found] if found else []
-        return {"waiting": waiting, "unread": self._index.left}
+        return {"waiting": waiting, "unread": unread}
 
     async def _waiting_in(self, line: ListedThread) -> dict[str, object] | None:
         state = await state_of(self.store, line.log)

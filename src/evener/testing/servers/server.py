@@ -120,7 +120,8 @@ class FakeServer:
             raise UsageError("The fake server is running already. Make another one for another port.")
         self._thread = threading.Thread(target=self._run, name="evener-fake-server", daemon=True)
         self._thread.start()
-        if not self._ready.wait(SECONDS) or not self._port:
+        self._ready.wait()  # it is set when the thread ends, too
+        if not self._port:
             raise UsageError(f"The fake server could not listen on {HOST}. Does this machine have a loopback interface?")
         return self
 
