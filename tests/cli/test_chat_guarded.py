@@ -110,8 +110,8 @@ def test_a_key_pressed_twice_does_not_allow_a_second_call_that_nobody_has_read(p
 
     def attempt(pace: float) -> None:
         (place.folder / "paid").unlink(missing_ok=True)
-        script = [turn(Call("pay", {"amount": 1}), Call("pay", {"amount": 1_000_000})), "One of them."]
-        with FakeServer("anthropic_messages", script, key=SENTINEL) as server:
+        calls = turn(Call("pay", {"amount": 1}), Call("pay", {"amount": 1_000_000}))
+        with FakeServer("anthropic_messages", [calls, "One of them."], key=SENTINEL) as server:
             place.configure(f'model = "{CLAUDE}"\n[providers.anthropic]\nbase_url = "{server.url}"\n')
             press_twice(place, pace)
             assert server.rejected == []

@@ -122,7 +122,7 @@ def test_a_conversation_that_goes_on_pairs_each_question_with_its_own_answer(sho
         for prompt, shown in (("one", "The first answer."), ("two", "/continue retries"), ("three", "The third answer.")):
             chat.say(prompt)
             chat.until(shown)
-        chat.until("The third answer.\n\n>")
+        chat.until("were merged\n\n>")
         chat.send("\x04")
         chat.end()
     with Chat(shop, "-c") as chat:

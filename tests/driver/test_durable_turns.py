@@ -115,9 +115,11 @@ def test_a_read_that_waits_after_all_has_its_start_on_disk_meanwhile(tmp_path: P
 
     async def go() -> None:
         store = SqliteStore(tmp_path / "store.db")
-        last = lambda: kinds_in(tmp_path / "store.db")[-2:]  # noqa: E731
-        look = lambda: seen.append(last())  # noqa: E731
-        await harness_on(store, look, effect="read", waits_for=lambda: last() == BEGUN).run("go")
+
+        def last() -> list[str]:
+            return kinds_in(tmp_path / "store.db")[-2:]
+
+        await harness_on(store, lambda: seen.append(last()), effect="read", waits_for=lambda: last() == BEGUN).run("go")
         assert await store.verify() == []
         await store.aclose()
 
