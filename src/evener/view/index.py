@@ -219,7 +219,7 @@ class ThreadIndex:
             if self._left and self._left[0] is one:
                 self._left.popleft()
             if not self._left:
-                break  # in this turn: whoever is told that nothing is left to be read is given a new list
+                break  # without another turn of the loop, in which the old list could be given with nothing left to be read
             await asyncio.sleep(0)
         self.expire()  # a list that was given meanwhile does not say what was read since
 
