@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from bench.streams import REPLY_ID, compact, stream_of, words
 
-__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOOL", "WIRES", "answer", "events", "fill"]
+__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOKENS", "TOOL", "WIRES", "answer", "events", "fill"]
 
 ID = REPLY_ID[:16].encode()
 TOOL = "lookup"

@@ -97,7 +97,7 @@ def _is_plain(ask: Ask, quirks: Quirks) -> bool:
     choice = ask.choice
     if choice.mode not in ("auto", "none") or choice.parallel is not None or choice.names:
         return False
-    return not any((tool.standard and quirks.own_tools) if type(tool) is ToolSpec else not tool.wire for tool in ask.tools)
+    return not any([(tool.standard and quirks.own_tools) if type(tool) is ToolSpec else not tool.wire for tool in ask.tools])
 
 
 class _Draft:

@@ -125,7 +125,7 @@ class Media(msgspec.Struct, eq=False):
         if self._made is None or remote != self._remote or not transcript.extends(self._seen):
             self._seen, self._made, self._remote = None, None, remote
             page = transcript.page
-            if page is not None and not page.media:  # nothing to inline before it: those messages stay on disk
+            if page is not None and page.media < 2:  # nothing to inline before it: those messages stay on disk
                 self._seen, self._made = page, transcript.at(page)
         new = transcript.since(self._seen)
         made = self._made

@@ -4,12 +4,13 @@ A response counts only once the provider's end marker has arrived.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from time import perf_counter, time
 from traceback import clear_frames
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -266,6 +267,21 @@ class Stream:
     compare: str | None = None
     """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
     ask for one."""
+    _began = 0.0
+    _first = 0.0
+    _ended = 0.0
+    _tries = 1
+    _slot: Slot | None = None
+    _response: Response | None = None
+    _ahead = memoryview(b"")
+    _size = 0
+    _decoder: Decoder | None = None
+    _reader: Reader | OwnReader | None = None
+    _names: Mapping[str, str] = MappingProxyType({})
+    _sent: Sent | None = None
+    _answer: Answer | None = None
+    _failure: EvenerError | None = None
+    _over = False
 
     def __init__(
         self,
@@ -282,21 +298,6 @@ class Stream:
         self._raw: list[bytes] | None = [] if keep_raw else None
         self._signed = Signed(endpoint.transport, endpoint.auth)
         self._assembler = Assembler()
-        self._began = 0.0
-        self._first = 0.0
-        self._ended = 0.0
-        self._tries = 1
-        self._slot: Slot | None = None
-        self._response: Response | None = None
-        self._ahead = memoryview(b"")
-        self._size = 0
-        self._decoder: Decoder | None = None
-        self._reader: Reader | OwnReader | None = None
-        self._names: dict[str, str] = {}
-        self._sent: Sent | None = None
-        self._answer: Answer | None = None
-        self._failure: EvenerError | None = None
-        self._over = False
 
     @property
     def answer(self) -> Answer:

@@ -106,23 +106,19 @@ class Growing(msgspec.Struct, eq=False, gc=False):
 class Node:
     """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
 
-    __slots__ = ("base", "depth", "images", "media", "message", "parent")
+    __slots__ = ("base", "depth", "media", "message", "parent")
 
     def __init__(self, message: Message, parent: "Node | None") -> None:
         self.message = message
         self.parent = parent
-        found = _find_media(message.blocks)
         self.base: Node
         """Where the path begins in memory."""
-        self.media: bool
-        """Messages up to this one have media that lie elsewhere."""
-        self.images: bool
-        """Messages up to this one have images."""
+        self.media: int
+        """What messages up to this one have: 2 if there are media that lie elsewhere, 1 if there are images, else 0."""
         if parent is None:
-            self.depth, self.base, self.media, self.images = 1, self, found > 1, found > 0
+            self.depth, self.base, self.media = 1, self, _find_media(message.blocks, 0)
         else:
-            self.depth, self.base = parent.depth + 1, parent.base
-            self.media, self.images = found > 1 or parent.media, found > 0 or parent.images
+            self.depth, self.base, self.media = parent.depth + 1, parent.base, _find_media(message.blocks, parent.media)
 
     @property
     def first(self) -> Message:
@@ -143,8 +139,7 @@ class PagedNode(Node):
         self.message = message
         self.depth = depth
         self.base = self
-        self.media = media
-        self.images = True  # there may be some before it
+        self.media = 2 if media else 1  # there may be images before it
         self._load: Callable[[], Node | None] | None = load if depth > 1 else None
         self._before: Node | None = None
 
@@ -221,12 +216,12 @@ class Transcript:
     @property
     def has_far_media(self) -> bool:
         """True if there are media that lie in the blob store or behind a URL."""
-        return self._head is not None and self._head.media
+        return self._head is not None and self._head.media > 1
 
     @property
     def has_images(self) -> bool:
         """True if there are images, or there may be some among messages that are not in memory."""
-        return self._head is not None and self._head.images
+        return self._head is not None and self._head.media > 0
 
     def load(self) -> None:
         """Bring all messages into memory, if they are not."""
@@ -325,9 +320,8 @@ def has_media_elsewhere(messages: Iterable[Message], places: tuple[type, ...] = 
     return False
 
 
-def _find_media(blocks: tuple[Block, ...]) -> int:
-    """Return 2 if some media of these blocks lie elsewhere, 1 if there are images, else 0. It runs for every message."""
-    found = 0
+def _find_media(blocks: tuple[Block, ...], found: int) -> int:
+    """Return what is found with these blocks, see `Node.media`. It runs for every message."""
     for block in blocks:
         if type(block) is ToolResult:
             for part in block.content:

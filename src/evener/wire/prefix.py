@@ -299,11 +299,14 @@ def start_prefix(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> 
 def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
     """Return the prefix of a transcript: from `prior` on if it fits, else from the start. The result is the same."""
     key = start.key
-    if prior is None or (prior.key is not key and prior.key != key) or not transcript.extends(prior.node):
-        prior = start
+    new: Sequence[Message] | None = None
+    if prior is not None and (prior.key is key or prior.key == key):
+        new = transcript.grown_from(prior.node)
+    if prior is None or new is None:
+        prior, new = start, transcript.messages
     chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
     known, written = prior.open or (None, None)
-    state, settled, last = prior.repair.advance(transcript.since(prior.node), known)
+    state, settled, last = prior.repair.advance(new, known)
     fresh: list[Fragment] = []
     for exchange in settled:
         if written is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open

@@ -570,9 +570,8 @@ class _Turn(msgspec.Struct, gc=False):
         """
         first = number * ROOM
         slots = list(range(first, first + len(texts)))
-        shown = [slot for slot in self.shown if first <= slot < first + ROOM]
-        told = {slot: "".join(self.shown[slot]) for slot in sorted(shown)}
-        if all(slot < first + len(texts) and texts[slot - first].startswith(text) for slot, text in told.items()):
+        told = {slot: "".join(shown) for slot, shown in sorted(self.shown.items()) if first <= slot < first + ROOM}
+        if all([slot < first + len(texts) and texts[slot - first].startswith(text) for slot, text in told.items()]):
             for slot, text in zip(slots, texts, strict=True):
                 rest = text[len(told.get(slot, "")) :]
                 if rest:
