@@ -7,6 +7,7 @@ import resource
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -155,8 +156,12 @@ async def stop_in_turn(path: str) -> None:
 
     def watch(*words: Any, **more: Any) -> sqlite3.Connection:
         connection = connect(*words, **more)
-        connection.set_trace_callback(lambda said: os.kill(os.getpid(), signal.SIGSTOP) if armed and said == "COMMIT" else None)
+        connection.set_trace_callback(lambda said: stop() if armed and said == "COMMIT" else None)
         return connection
+
+    def stop() -> None:
+        """Stop in this thread: a signal to the process may be taken by another one, and this one commits meanwhile."""
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     armed = False
     sqlite3.connect = watch  # type: ignore[assignment]

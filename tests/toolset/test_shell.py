@@ -46,7 +46,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def run(shell: ShellTools, command: str, **more: object) -> Envelope:
-    return Caller(shell.tools).call("shell", {"command": command, "seconds": 60, **more})
+    return Caller(shell.tools).call("shell", {"command": command, "seconds": 600, **more})
 
 
 def fresh_number() -> str:
