@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Peak", "limited", "resident"]
+__all__ = ["Peak", "limited", "most_resident", "resident"]
 
 PAGE = resource.getpagesize()
 STATM = Path("/proc/self/statm")
@@ -36,7 +36,7 @@ def limited(most: int) -> Iterator[Peak]:
         yield peak
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        peak.rise = max(0, _peak() - before)
+        peak.rise = max(0, most_resident() - before)
 
 
 def resident() -> int:
@@ -52,7 +52,8 @@ def _now() -> tuple[int, int]:
     return int(addressed) * PAGE, int(held) * PAGE
 
 
-def _peak() -> int:
+def most_resident() -> int:
+    """The most that was resident at once. Of a child, `getrusage` tells what its parent held."""
     if not STATUS.exists():
         return _greatest()
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))

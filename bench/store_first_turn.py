@@ -5,7 +5,6 @@ the most memory that the process ever held, its interpreter and modules included
 """
 
 import asyncio
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from time import process_time
 
 import msgspec
 
+from bench.memory import most_resident
 from bench.table import Figure
 from evener import Harness
 from evener import events as ev
@@ -119,16 +119,7 @@ async def _take_turn(path: Path) -> Cost:
     seconds = process_time() - start
     assert result.text == "Good."
     await store.aclose()
-    return Cost(seconds, _most_held())
-
-
-def _most_held() -> float:
-    """In bytes. Of a child, `getrusage` tells what its parent held."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024.0
+    return Cost(seconds, float(most_resident()))
 
 
 async def _searched(path: Path) -> tuple[float, float]:

@@ -1,12 +1,12 @@
 """Long threads for tests, and a process that has one turn in one: `python -m tests.store.longthreads <path> <thread>`."""
 
 import asyncio
-import resource
 import sys
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 
+from bench.memory import most_resident
 from evener import Harness
 from evener import events as ev
 from evener.store import SqliteStore
@@ -49,22 +49,13 @@ async def fill(store: SqliteStore, thread: str, events: int, kind: str = "many r
     await log.aclose()
 
 
-def most_held() -> int:
-    """The most bytes that were resident at once. Of a child, `getrusage` tells what its parent held."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    [line] = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-    return int(line.split()[1]) * 1024
-
-
 async def first_turn(path: Path, thread: str) -> None:
     """One turn, and how many bytes were read or written for it, how much memory that took, and the answer."""
     store = SqliteStore(path)
     harness = Harness(ScriptedModel(["Good."]), store=store)
-    held, moved = most_held(), bytes_moved()
+    held, moved = most_resident(), bytes_moved()
     result = await harness.thread(thread).run("How is it?")
-    print(bytes_moved() - moved, most_held() - held, len(result.transcript), result.text)
+    print(bytes_moved() - moved, most_resident() - held, len(result.transcript), result.text)
     await store.aclose()
 
 

@@ -126,7 +126,8 @@ def test_a_large_result_is_spilled_when_the_call_is_run() -> None:
 
 
 MEASURE = """
-import asyncio, resource
+import asyncio
+from bench.memory import most_resident as peak
 from evener.tools import MemoryBlobs, Threads, ToolContext, read_output_tool, run_call, tool
 from evener.transcript import ToolCall
 
@@ -139,9 +140,6 @@ def much() -> str:
 @tool(effect="read")
 def rows() -> list[str]:
     return ["x" * 1000] * (SIZE // 1003)
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 async def main():
     threads, blobs = Threads(2), MemoryBlobs()

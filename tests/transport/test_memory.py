@@ -54,12 +54,11 @@ asyncio.run(main())
 """
 
 CLIENT = """
-import asyncio, resource, sys
+import asyncio, sys
+from bench.memory import most_resident as peak
 from evener.errors import WireError
 from evener.transport.exchange import Request
 from evener.transport.http import HttpTransport, read_all
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 async def main():
     folder = sys.argv[3]
     async with HttpTransport(ca_file=folder + "/authority.pem" if folder else None) as http:
