@@ -39,7 +39,7 @@ def pay(amount: int, note: str = "") -> str:
 
 
 def nap(name: str) -> str:
-    """Nap until somebody wakes it."""
+    """Nap until the test wakes it."""
     while not os.path.exists("awake"):
         time.sleep(0.02)
     return name

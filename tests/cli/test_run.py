@@ -188,7 +188,7 @@ def test_killed_and_resumed_no_payment_is_made_twice(home: Home, shop: FakeServe
 
 def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> None:
     (home.folder / "slow.py").write_text(
-        'import os\nimport time\n\n\ndef nap(name: str) -> str:\n    """Nap until somebody wakes it."""\n'
+        'import os\nimport time\n\n\ndef nap(name: str) -> str:\n    """Nap until the test wakes it."""\n'
         '    while not os.path.exists("awake"):\n        time.sleep(0.02)\n    return name\n',
         encoding="utf-8",
     )

@@ -425,7 +425,7 @@ def test_a_tool_is_told_when_it_is_given_up() -> None:
         @tool(timeout=pace, effect="read")
         def patient(about: ToolContext[object]) -> None:
             seen.append(about.cancelled.wait(120))
-            about.progress("nobody hears this")
+            about.progress("this is heard by none")
 
         heard: list[Progress] = []
         threads = Threads(1)
