@@ -3,7 +3,8 @@
 All of them run in one process, in turns, many times, and the CPU time of all its threads counts: other work on the machine then
 hurts all of them alike. The ratio is the median over the passes. Exit code 1 if a durable turn costs more than twice a memory
 turn. After each wait for the disk a process finds its caches cold, so a memory turn with the bare commits in it stands in the
-table, too: what is above that is the store's own.
+table, too: what is above that is the store's own. The model of these turns says its whole answer at once; the last rows have
+one that says it piece by piece, as providers do.
 """
 
 import sys
@@ -13,7 +14,7 @@ from bench.agents import ANTHROPIC, CALLS, OURS, ROOT, Order, Said, drive, serve
 
 __all__ = ["main"]
 
-SCRIPT = f"{CALLS}-5-1-burst"
+BURST, PACED = f"{CALLS}-5-1-burst", f"{CALLS}-5-1-paced"
 ROWS = {
     "loop": "memory log, a tool that reads",
     "disk": "SQLite",
@@ -23,6 +24,10 @@ ROWS = {
     "disk-write": "SQLite",
     "commits-write": "bare SQLite, the same rows and syncs",
     "between-write": "memory log, these commits in between",
+    "loop-paced": "memory log, reads, answer in pieces",
+    "disk-paced": "SQLite",
+    "loop-write-paced": "memory log, writes, answer in pieces",
+    "disk-write-paced": "SQLite",
 }
 MOST = 2.0
 BARRED = ("disk", "disk-write")
@@ -30,7 +35,9 @@ BARRED = ("disk", "disk-write")
 
 def main(passes: int) -> int:
     """Print the table; the exit code."""
-    orders = {what: Order(OURS, what, ANTHROPIC, SCRIPT) for what in ROWS}
+    orders = {
+        what: Order(OURS, what.removesuffix("-paced"), ANTHROPIC, PACED if what.endswith("-paced") else BURST) for what in ROWS
+    }
     found: dict[str, list[Said]] = {what: [] for what in ROWS}
     command = [sys.executable, "-W", "ignore", "-m", "bench.agent_ours"]
     with serve() as base, drive(command, ROOT, base) as driven:
