@@ -81,7 +81,7 @@ def main() -> int:
     """Print the table; return 1 when a test did not fail before or does not pass now."""
     listed = read_repairs()
     with tempfile.TemporaryDirectory(prefix="evener-repairs-") as folder:
-        impatient = os.environ | {"EVENER_PATIENCE": str(PATIENCE)}
+        impatient = os.environ | {"EVENER_PATIENCE": str(PATIENCE), "PYTHONPATH": ""}  # which may name today's tree
         bound = ("-o", f"faulthandler_timeout={HUNG}", "-o", "faulthandler_exit_on_timeout=true", "--max-worker-restart=1000")
         before = _outcomes(*_old_tree(Path(folder), listed), listed.tests, bound, impatient)
     now = _outcomes(Path(sys.executable), ROOT, [listed.today(test) for test in listed.tests])
