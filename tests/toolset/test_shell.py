@@ -158,6 +158,15 @@ def test_everything_a_command_started_is_gone_when_it_ends(shell: ShellTools) ->
     assert processes_with(long.split()[1]) == []
 
 
+def test_a_command_ends_however_deep_the_folders_are_that_it_leaves(shell: ShellTools) -> None:
+    code = "import os\nfor _ in range(1_500): os.mkdir('d'); os.chdir('d')"
+    running = RunningCommand(shell.sandbox, ["/bin/bash", "-c", f'cd; pwd; python3 -c "{code}"; chmod 0 ~/d'], seconds=PATIENCE)
+    assert running.wait(PATIENCE)
+    assert running.end is not None
+    assert running.end.exit == 0
+    assert not os.path.exists(running.text.strip())
+
+
 def test_the_deadline_ends_everything(shell: ShellTools) -> None:
     number = fresh_number()
     result = run(shell, f"trap '' TERM INT HUP; (setsid sleep {number} &); while true; do :; done", seconds=0.5)
@@ -242,6 +251,29 @@ def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) 
         assert SECRET not in caller.call("shell", {"command": command}).text, command
     caller.call("shell", {"command": f"echo x > {target}; rm -rf {target}; rm -rf vault; rm -f *.pem"})
     assert (tmp_path / target).read_text() == SECRET
+
+
+@pytest.mark.parametrize(
+    ("fence", "path", "command"),
+    [
+        (Fence(deny=("vault/deep.txt",)), "vault/deep.txt", "mv vault other"),
+        (Fence(deny=("a/*/deep.txt",)), "a/b/deep.txt", "mv a/b other"),
+        (Fence(deny=("a/*/deep.txt",)), "a/b/deep.txt", "mv a other"),
+        (Fence(allow=("open",)), "vault/deep.txt", "mv vault open/other"),
+        (Fence(read_only=("vault/deep.txt",)), "vault/deep.txt", "mv vault other; mkdir vault; echo x > vault/deep.txt"),
+    ],
+)
+@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+def test_a_folder_is_not_renamed_so_that_a_rule_about_its_place_does_not_fit(
+    fence: Fence, path: str, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(SECRET)
+    caller = Caller((*FileTools(tmp_path, fence=fence).tools, *ShellTools(tmp_path, fence=fence).tools))
+    caller.call("shell", {"command": command})
+    assert (tmp_path / path).read_text() == SECRET
+    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.txt") if SECRET in one.read_text()] == [path]
 
 
 def test_what_landlock_cannot_express_is_refused_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from evener.toolset.fence import Fence
+from evener.toolset.fence import Fence, match_any
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS = (
@@ -104,6 +104,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             elif os.path.exists(path) and not path.startswith(("/proc", "/sys")):
                 made += ["--ro-bind", path, path]
         made += ["--bind", temporary, temporary, "--bind" if writes else "--ro-bind", self.root, self.root]
+        for path in sorted({f"{self.root}/{above}" for one in held if writes and one.placed for above in _folders_above(one)}):
+            made += ["--bind", path, path]  # what is a mount cannot be renamed
         for one in held:
             path = f"{self.root}/{one.path}"
             if one.readable:
@@ -124,11 +126,21 @@ BASE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "AL
 
 
 class HeldPath(msgspec.Struct, frozen=True):
-    """A path below the root that a command may not have, or may only read."""
+    """A path below the root that a command may not have, or may only read.
+
+    `placed`: the rule goes by the place, not by the name alone. If a folder above it were renamed, the rule would not fit any
+    more, so these folders must stay where they are.
+    """
 
     path: str
     folder: bool
     readable: bool
+    placed: bool
+
+
+def _folders_above(held: HeldPath) -> list[str]:
+    steps = held.path.split("/")
+    return ["/".join(steps[:number]) for number in range(1, len(steps))]
 
 
 def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
@@ -150,10 +162,10 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
                 continue  # its target is what counts
             if fence.refuse(path, "read"):
                 if not is_folder or not fence.allow or not fence.may_hold(path):
-                    yield HeldPath(path, is_folder, readable=False)
+                    yield HeldPath(path, is_folder, readable=False, placed=not match_any(entry.name, fence.deny))
                     continue
             elif writes and fence.refuse(path, "write"):
-                yield HeldPath(path, is_folder, readable=True)
+                yield HeldPath(path, is_folder, readable=True, placed=not match_any(entry.name, fence.read_only))
                 continue
             if is_folder:
                 folders.append(path)
