@@ -103,8 +103,8 @@ class SearchTools:
         end = run_ripgrep(self.folder, argv, kept.add)
         if end is None:
             return None
-        if end.exit == 2 and not kept.lines:
-            raise ModelRetry(f"The pattern cannot be used: {kept.rest()[:500]}")
+        if not kept.lines and (told := kept.rest()).startswith("rg: "):  # it is silent about files that cannot be read
+            raise ModelRetry(f"The pattern cannot be used: {told[:500]}")
         return kept.lines
 
     def _by_reading(self, pattern: str, start: str, glob: str, ignore_case: bool, context: int, limit: int) -> list[str]:

@@ -4,6 +4,7 @@ The fence is that of the file tools. Landlock can allow trees and take nothing o
 or read-only takes bubblewrap, and where that does not work, the command is refused with the reason.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -150,25 +151,40 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
         here = folders.pop()
         try:
             entries = list(os.scandir(root if here == "." else f"{root}/{here}"))
-        except OSError:
-            continue  # what we cannot read, the command cannot either
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise SandboxRefused("The folder is too deep to be checked. Remove what is thousands of levels deep.") from None
+            if isinstance(error, PermissionError) and here != "." and _may_open_up(f"{root}/{here}"):
+                yield HeldPath(here, folder=True, readable=False, placed=True)
+            continue
         seen += len(entries)
         if seen > MOST_WALKED:
             raise SandboxRefused(f"The folder has more than {MOST_WALKED:,} entries: too many to check. Choose a smaller root.")
         for entry in entries:
             path = entry.name if here == "." else f"{here}/{entry.name}"
-            is_folder = entry.is_dir(follow_symlinks=False)
             if entry.is_symlink():
                 continue  # its target is what counts
-            if fence.refuse(path, "read"):
-                if not is_folder or not fence.allow or not fence.may_hold(path):
-                    yield HeldPath(path, is_folder, readable=False, placed=not match_any(entry.name, fence.deny))
-                    continue
-            elif writes and fence.refuse(path, "write"):
-                yield HeldPath(path, is_folder, readable=True, placed=not match_any(entry.name, fence.read_only))
-                continue
-            if is_folder:
+            if held := _hold(path, entry, fence, writes=writes):
+                yield held
+            elif entry.is_dir(follow_symlinks=False):
                 folders.append(path)
+
+
+def _hold(path: str, entry: "os.DirEntry[str]", fence: Fence, *, writes: bool) -> HeldPath | None:
+    """Return what the fence keeps of an entry; None if a command may have it, or something that is allowed may be below it."""
+    folder = entry.is_dir(follow_symlinks=False)
+    if fence.refuse(path, "read"):
+        if folder and fence.allow and fence.may_hold(path):
+            return None
+        return HeldPath(path, folder, readable=False, placed=not match_any(entry.name, fence.deny))
+    if writes and fence.refuse(path, "write"):
+        return HeldPath(path, folder, readable=True, placed=not match_any(entry.name, fence.read_only))
+    return None
+
+
+def _may_open_up(folder: str) -> bool:
+    """True if a command may get into a folder that we cannot list: it may know the names, or change the mode."""
+    return os.access(folder, os.X_OK) or os.lstat(folder).st_uid == os.geteuid()
 
 
 def clean_environment() -> dict[str, str]:
