@@ -150,6 +150,20 @@ def test_what_was_changed_can_be_brought_back(tmp_path: Path) -> None:
     assert (tmp_path / "both").read_text() == "the user's\n"
 
 
+def test_a_file_that_cannot_be_brought_back_does_not_keep_the_others(tmp_path: Path) -> None:
+    caller = Caller(FileTools(tmp_path).tools)
+    results = []
+    for name in ("one", "two", "three"):
+        (tmp_path / name).write_text("old\n")
+        results.append(caller.call("edit", {"path": name, "edits": [{"old": "old", "new": "new"}]}))
+    (tmp_path / "two").chmod(0o444)
+    told = restore(RootFolder(tmp_path), [change for one in results if (change := read_change(one.meta))])
+    assert told[0] == "three: restored"
+    assert told[1].startswith("two: kept, because it cannot be written: two is read-only (mode 444).")
+    assert told[2] == "one: restored"
+    assert (tmp_path / "one").read_text() == "old\n"
+
+
 def test_a_name_with_a_line_break_does_not_pass_for_another_path(tmp_path: Path) -> None:
     """S2.79. In the output of ripgrep the end of the denied path would be a path that is allowed."""
     (tmp_path / "vault" / "x\n.").mkdir(parents=True)
