@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evener.errors import BadValue
 from evener.toolset import Fence, FileTools, SearchTools
 from evener.toolset.changes import read_change, restore
 from evener.toolset.folder import PathRefused, RootFolder
@@ -261,3 +262,46 @@ def test_bringing_back_goes_over_several_runs_and_keeps_modes(tmp_path: Path) ->
 )  # fmt: skip
 def test_one_character_of_a_pattern_is_never_a_slash(pattern: str, path: str, fits: bool) -> None:
     assert (Fence(deny=(), allow=(pattern,)).refuse(path, "read") == "") is fits
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("vault/", "vault/a", True), ("vault/", "deep/vault/a", True), ("./vault", "vault/a", True),
+        ("./vault", "b/vault", False),
+        ("a//b", "a/b", True), ("a/./b", "a/b", True), ("**/vault/", "b/vault", True), ("vault/**", "vault/a", True),
+        ("*.{pem,key}", "b/a.key", True), ("*.{pem,key}", "a.txt", False), ("{a,b/{c,d}}/x", "b/d/x", True),
+        ("{a}", "{a}", True), ("{a}", "a", False), ("**/**/**/x", "x", True),
+    ],
+)  # fmt: skip
+def test_patterns_are_read_as_their_author_means_them(pattern: str, path: str, fits: bool) -> None:
+    assert (Fence(deny=(pattern,)).refuse(path, "read") != "") is fits
+
+
+@pytest.mark.parametrize("pattern", ["/", "./", ".", "{a,.}", "{a,b}" * 9])
+def test_a_pattern_that_would_deny_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(BadValue, match=r"Fence\.deny"):
+        Fence(deny=(pattern,))
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_globs_are_those_that_models_write(ripgrep: bool, tmp_path: Path) -> None:
+    for name in ("src/a.ts", "src/deep/b.tsx", "c[1]/d/e.ts", "-"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("needle\r\nend\r\n", newline="")
+    caller = Caller(SearchTools(tmp_path, ripgrep=ripgrep).tools)
+
+    def find(**given: object) -> list[str]:
+        found = sorted(caller.call("search", {"pattern": "^needle$", **given}).text.splitlines())
+        return [line.removesuffix(":1:needle") for line in found]
+
+    for pattern, names in (
+        ("src/**", ["src/a.ts", "src/deep/b.tsx"]),
+        ("./src/*.ts", ["src/a.ts"]),
+        ("**/*.{ts,tsx}", ["c[1]/d/e.ts", "src/a.ts", "src/deep/b.tsx"]),
+    ):
+        assert sorted(caller.call("glob", {"pattern": pattern}).text.splitlines()) == names
+        assert find(glob=pattern) == names
+    assert find(path="c[1]", glob="d/*.ts") == ["c[1]/d/e.ts"]
+    assert find(path="-") == ["-"]
+    assert "Make it simpler" in caller.call("glob", {"pattern": "**/a/" * 12}).text
