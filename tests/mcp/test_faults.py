@@ -15,6 +15,7 @@ from evener.tools.result import Envelope
 from evener.transcript import ToolCall
 from tests.patience import PATIENCE, at_some_pace, wait_until
 
+NOT_MCP = "The MCP server 'bad' gave an answer that is not MCP"
 SCRIPT = Path(__file__).parent / "bad_server.py"
 
 
@@ -116,6 +117,23 @@ def test_a_server_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
             True,
             "[text without text]\n[image without mimeType]\n[content of the unknown type 'strange']\n7",
         ),
+        ("no_result", False, "The MCP server 'bad' answered with an error: an answer without a result"),
+        ("text_result", False, "The MCP server 'bad' answered with an error: a result that is no object ('done')"),
+        ("deep_answer", False, "The MCP server 'bad' answered with an error: an answer that is not JSON, or nested too deep"),
+        ("null_beside_result", True, "hello"),
+        ("no_version", True, "hello"),
+        ("byte_order_mark", True, "hello"),
+        ("half_a_character", True, "a?b"),
+        ("log_with_ids", True, "hello"),
+        ("text_content", True, "hello"),
+        ("odd_blocks", True, "kept\n[a resource without content]"),
+        ("structured_only", True, '{"n":1}'),
+        (
+            "breaks_its_schema",
+            False,
+            f"{NOT_MCP}: Invalid structured content returned by tool keep: 'no' is not of type 'integer'.",
+        ),
+        ("storm", True, "hello"),
     ],
 )
 def test_what_a_server_gets_wrong_in_an_answer_is_told(fault: str, ok: bool, text: str, tmp_path: Path) -> None:
@@ -142,6 +160,22 @@ def test_one_sloppy_tool_does_not_lose_the_others(tmp_path: Path) -> None:
         "MCP server 'bad': a tool without a name was left out.",
     )
     assert problems[3].startswith("MCP server 'bad': the tool 'odd' was left out: ")
+
+
+def test_a_tool_that_the_sdk_cannot_hold_does_not_lose_the_others(tmp_path: Path) -> None:
+    with McpServers([bad("strange", tmp_path)]) as servers:
+        assert list(by_name(servers.load_sync())) == ["echo", "half", "keep"]
+        assert servers.problems == ("MCP server 'bad': the tool 'deep' was left out: it is nested too deep.",)
+
+
+@pytest.mark.parametrize(("fault", "count", "problems"), [("pages", 150, 0), ("endless_pages", 7, 2)])
+def test_all_pages_of_a_list_are_read_and_one_without_end_is_told(
+    fault: str, count: int, problems: int, tmp_path: Path
+) -> None:
+    with McpServers([bad(fault, tmp_path)]) as servers:
+        assert len(servers.load_sync()) == count
+        assert len(servers.problems) == problems
+        assert all("or no end" in one or "is empty or taken" in one for one in servers.problems)
 
 
 def test_arguments_are_checked_before_they_are_sent(tmp_path: Path) -> None:

@@ -60,7 +60,14 @@ TEXTS: list[tuple[str, str, list[dict[str, object]], str]] = [
     ("lines elided", FILE, one("import os\n# ... existing code ...\ndef second(name):"), "give every line in full"),
     ("longer than the file", "a\n", one("x\ny\nz\n"), "It has 3 lines and the file only 1"),
     ("already done", FILE, one("import sys as system", "import os"), "it was done already"),
+    ("new is there by chance", FILE, one("    total = a - b", "a"), "perhaps it was done already. The closest lines are these"),
     ("an empty file", "", one("x"), "the file is empty"),
+    ("places that overlap", "}\n\n}\n\n}\n", one("}\n\n}\n"), "occurs 2 times"),
+    ("a large file full of it", "a b\n" * 100_000, one("a b"), "occurs at least 10,000 times"),
+    ("a line of a million characters", "a b " * 250_000, one("b"), "a b ... [1,000,000 characters]"),
+    ("full-width characters", "a\uff1d1\n", one("a=1"), "differ in width"),
+    ("two letters in one", "\ufb01le = 1\n", one("file = 1"), "two of them are one"),
+    ("CR alone", "a\rb\rc\r", one("a\nb"), "end with CR alone"),
     ("overlapping edits", FILE, [*one("import os\n\n"), *one("os\n\n\ndef")], "overlap at line 1"),
     ("the same edit twice", FILE, [*one("import os"), *one("import os")], "replace the same text"),
     ("an edit that builds on another", FILE, [*one("import os", "import re"), *one("import re", "x")], "join the two"),
@@ -136,3 +143,20 @@ def test_line_ends_and_marks_stay_as_they_are(before: bytes, after: bytes, tmp_p
     edits = one("a\nb\n", "a\nx\ny\n")
     assert Caller(FileTools(tmp_path).tools).call("edit", {"path": "file", "edits": edits}).ok
     assert (tmp_path / "file").read_bytes() == after
+
+
+@pytest.mark.parametrize(
+    ("before", "edit", "diff"),
+    [
+        ("a\n\x0cb\nc\u2028d\nkeep\nend\n", one("keep"), "@@ -2,4 +2,4 @@\n \x0cb\n c\u2028d\n-keep\n+changed\n end"),
+        ("a\r\nb\nc\r\n", one("a\r\n", "a\n"), "@@ -1,3 +1,3 @@\n-a\r\n+a\n b\n c\r"),
+        ("a\nb\n", one("b\n", "b"), "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file"),
+        ("".join(f"{i}\n" for i in range(50)), one("7\n8\n", "8\n"), "@@ -6,5 +6,4 @@\n 5\n 6\n-7\n 8\n 9"),
+        ("x y\n" * 10_001, one("x", replace_all=True), "more lines)"),
+        ("".join(f"{i % 120}\n" for i in range(19_000)), one("\n7\n", replace_all=True), "repeat too often"),
+    ],
+    ids=["lines as read counts them", "a line end", "the last line end", "lines after others", "all lines", "many equal lines"],
+)
+def test_the_diff_has_the_lines_that_read_shows(before: str, edit: list[dict[str, object]], diff: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(before.encode())
+    assert diff in Caller(FileTools(tmp_path).tools).call("edit", {"path": "file", "edits": edit}).text

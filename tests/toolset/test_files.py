@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evener.errors import BadValue
 from evener.toolset import Fence, FileTools, SearchTools
 from evener.toolset.changes import read_change, restore
 from evener.toolset.folder import PathRefused, RootFolder
@@ -150,6 +151,20 @@ def test_what_was_changed_can_be_brought_back(tmp_path: Path) -> None:
     assert (tmp_path / "both").read_text() == "the user's\n"
 
 
+def test_a_file_that_cannot_be_brought_back_does_not_keep_the_others(tmp_path: Path) -> None:
+    caller = Caller(FileTools(tmp_path).tools)
+    results = []
+    for name in ("one", "two", "three"):
+        (tmp_path / name).write_text("old\n")
+        results.append(caller.call("edit", {"path": name, "edits": [{"old": "old", "new": "new"}]}))
+    (tmp_path / "two").chmod(0o444)
+    told = restore(RootFolder(tmp_path), [change for one in results if (change := read_change(one.meta))])
+    assert told[0] == "three: restored"
+    assert told[1].startswith("two: kept, because it cannot be written: two is read-only (mode 444).")
+    assert told[2] == "one: restored"
+    assert (tmp_path / "one").read_text() == "old\n"
+
+
 def test_a_name_with_a_line_break_does_not_pass_for_another_path(tmp_path: Path) -> None:
     """S2.79. In the output of ripgrep the end of the denied path would be a path that is allowed."""
     (tmp_path / "vault" / "x\n.").mkdir(parents=True)
@@ -247,3 +262,46 @@ def test_bringing_back_goes_over_several_runs_and_keeps_modes(tmp_path: Path) ->
 )  # fmt: skip
 def test_one_character_of_a_pattern_is_never_a_slash(pattern: str, path: str, fits: bool) -> None:
     assert (Fence(deny=(), allow=(pattern,)).refuse(path, "read") == "") is fits
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("vault/", "vault/a", True), ("vault/", "deep/vault/a", True), ("./vault", "vault/a", True),
+        ("./vault", "b/vault", False),
+        ("a//b", "a/b", True), ("a/./b", "a/b", True), ("**/vault/", "b/vault", True), ("vault/**", "vault/a", True),
+        ("*.{pem,key}", "b/a.key", True), ("*.{pem,key}", "a.txt", False), ("{a,b/{c,d}}/x", "b/d/x", True),
+        ("{a}", "{a}", True), ("{a}", "a", False), ("**/**/**/x", "x", True),
+    ],
+)  # fmt: skip
+def test_patterns_are_read_as_their_author_means_them(pattern: str, path: str, fits: bool) -> None:
+    assert (Fence(deny=(pattern,)).refuse(path, "read") != "") is fits
+
+
+@pytest.mark.parametrize("pattern", ["/", "./", ".", "{a,.}", "{a,b}" * 9])
+def test_a_pattern_that_would_deny_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(BadValue, match=r"Fence\.deny"):
+        Fence(deny=(pattern,))
+
+
+@pytest.mark.parametrize("ripgrep", [True, False])
+def test_globs_are_those_that_models_write(ripgrep: bool, tmp_path: Path) -> None:
+    for name in ("src/a.ts", "src/deep/b.tsx", "c[1]/d/e.ts", "-"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("needle\r\nend\r\n", newline="")
+    caller = Caller(SearchTools(tmp_path, ripgrep=ripgrep).tools)
+
+    def find(**given: object) -> list[str]:
+        found = sorted(caller.call("search", {"pattern": "^needle$", **given}).text.splitlines())
+        return [line.removesuffix(":1:needle") for line in found]
+
+    for pattern, names in (
+        ("src/**", ["src/a.ts", "src/deep/b.tsx"]),
+        ("./src/*.ts", ["src/a.ts"]),
+        ("**/*.{ts,tsx}", ["c[1]/d/e.ts", "src/a.ts", "src/deep/b.tsx"]),
+    ):
+        assert sorted(caller.call("glob", {"pattern": pattern}).text.splitlines()) == names
+        assert find(glob=pattern) == names
+    assert find(path="c[1]", glob="d/*.ts") == ["c[1]/d/e.ts"]
+    assert find(path="-") == ["-"]
+    assert "Make it simpler" in caller.call("glob", {"pattern": "**/a/" * 12}).text

@@ -1,6 +1,7 @@
 """The shell: what a hostile command can do inside of either sandbox, as this user and as another one."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from evener import Harness
 from evener.streaming import ToolStarted
 from evener.testing import ScriptedModel, calls
 from evener.tools import Envelope, tool
-from evener.toolset import Fence, FileTools, ShellTools
+from evener.toolset import Fence, FileTools, SearchTools, ShellTools
 from evener.toolset.shell.command import RunningCommand
 from evener.toolset.shell.sandbox import SandboxRefused, bwrap_works, landlock_works
 from evener.transcript import ToolCall
@@ -158,6 +159,15 @@ def test_everything_a_command_started_is_gone_when_it_ends(shell: ShellTools) ->
     assert processes_with(long.split()[1]) == []
 
 
+def test_a_command_ends_however_deep_the_folders_are_that_it_leaves(shell: ShellTools) -> None:
+    code = "import os\nfor _ in range(1_500): os.mkdir('d'); os.chdir('d')"
+    running = RunningCommand(shell.sandbox, ["/bin/bash", "-c", f'cd; pwd; python3 -c "{code}"; chmod 0 ~/d'], seconds=PATIENCE)
+    assert running.wait(PATIENCE)
+    assert running.end is not None
+    assert running.end.exit == 0
+    assert not os.path.exists(running.text.strip())
+
+
 def test_the_deadline_ends_everything(shell: ShellTools) -> None:
     number = fresh_number()
     result = run(shell, f"trap '' TERM INT HUP; (setsid sleep {number} &); while true; do :; done", seconds=0.5)
@@ -223,8 +233,6 @@ RULES = {"denied file": ("private.txt",), "denied folder": ("vault",), "denied p
 @pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
 def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) -> None:
     """A denied file inside an allowed root takes bubblewrap."""
-    from evener.toolset import SearchTools
-
     (tmp_path / "vault").mkdir()
     for name in ("private.txt", "vault/deep.txt", "a.pem", "open.txt"):
         (tmp_path / name).write_text(SECRET)
@@ -242,6 +250,29 @@ def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) 
         assert SECRET not in caller.call("shell", {"command": command}).text, command
     caller.call("shell", {"command": f"echo x > {target}; rm -rf {target}; rm -rf vault; rm -f *.pem"})
     assert (tmp_path / target).read_text() == SECRET
+
+
+@pytest.mark.parametrize(
+    ("fence", "path", "command"),
+    [
+        (Fence(deny=("vault/deep.txt",)), "vault/deep.txt", "mv vault other"),
+        (Fence(deny=("a/*/deep.txt",)), "a/b/deep.txt", "mv a/b other"),
+        (Fence(deny=("a/*/deep.txt",)), "a/b/deep.txt", "mv a other"),
+        (Fence(allow=("open",)), "vault/deep.txt", "mv vault open/other"),
+        (Fence(read_only=("vault/deep.txt",)), "vault/deep.txt", "mv vault other; mkdir vault; echo x > vault/deep.txt"),
+    ],
+)
+@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+def test_a_folder_is_not_renamed_so_that_a_rule_about_its_place_does_not_fit(
+    fence: Fence, path: str, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(SECRET)
+    caller = Caller((*FileTools(tmp_path, fence=fence).tools, *ShellTools(tmp_path, fence=fence).tools))
+    caller.call("shell", {"command": command})
+    assert (tmp_path / path).read_text() == SECRET
+    assert [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.txt") if SECRET in one.read_text()] == [path]
 
 
 def test_what_landlock_cannot_express_is_refused_without_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,9 +319,7 @@ def check_as_nobody(root: Path, prefer: str, pace: float) -> None:
 
 def run_as_nobody(root: Path, prefer: str, pace: float) -> str:
     """Run some commands as another user; return how they ended and what they printed."""
-    here = Path(__file__).parents[2]
-    script = (
-        f"import sys; sys.path[:0] = {[str(here / 'src'), *[path for path in sys.path if 'site-packages' in path]]!r}\n"
+    return run_python_as_nobody(
         "from evener.toolset.shell.command import RunningCommand\n"
         "from evener.toolset import ShellTools\n"
         f"box = ShellTools({str(root)!r}, prefer={prefer!r}, processes=30).sandbox\n"
@@ -298,12 +327,70 @@ def run_as_nobody(root: Path, prefer: str, pace: float) -> str:
         " 'python3 -c \"import socket; socket.socket()\"', 'chmod 700 a; stat -c %a a'):\n"
         "    one = RunningCommand(box, ['/bin/bash', '-c', line], seconds=20); one.wait(); print(one.end, one.text[-300:])\n"
     )
-    python = find_python()
+
+
+def run_python_as_nobody(script: str) -> str:
+    """Run a script as another user; return what it printed."""
+    here = Path(__file__).parents[2]
+    paths = [str(here / "src"), str(here), *(path for path in sys.path if "site-packages" in path)]
+    python, search = find_python(), f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["runuser", "-u", "nobody", "--", python, "-S", "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd="/"
+        ["runuser", "-u", "nobody", "--", python, "-S", "-c", f"import sys; sys.path[:0] = {paths!r}\n{script}"],
+        env={**os.environ, "PATH": search},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        cwd="/",
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+LOCKED = """
+import os
+from pathlib import Path
+from evener.toolset import FileTools, SearchTools, ShellTools
+from tests.toolset.calls import Caller
+root = Path(ROOT)
+for name in ("listed", "known"):
+    (root / name).mkdir()
+    (root / name / ".env").write_text(SECRET)
+    (root / name / "kept").write_text("kept")
+caller = Caller(tool for one in (FileTools, SearchTools, ShellTools) for tool in one(root).tools)
+caller.call("read", {"path": "known/kept"})
+(root / "listed").chmod(0)
+(root / "known").chmod(0o111)
+print(caller.call("shell", {"command": "cat known/.env; chmod 700 listed known; cat listed/.env; mv known other"}).text)
+print(caller.call("shell", {"command": "cat */.env"}).text)
+print(caller.call("delete", {"path": "known/kept"}).text)
+print(caller.call("search", {"pattern": "zebra"}).text)
+for name in ("listed", "known"):
+    (root / name).chmod(0o700)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("runuser"), reason="needs root to become another user")
+@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+def test_folders_that_cannot_be_listed_are_no_way_around_the_fence() -> None:
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        root = Path(folder) / "root"
+        root.mkdir()
+        os.chown(root, 65534, 65534)
+        shown = run_python_as_nobody(f"ROOT, SECRET = {str(root)!r}, {SECRET!r}\n{LOCKED}")
+        assert SECRET not in shown
+        assert "known/kept cannot be accessed: the user who runs this has no permission." in shown
+        assert "No line fits 'zebra'." in shown
+        assert sorted(os.listdir(root)) == ["known", "listed"]
+
+
+def test_a_folder_that_is_too_deep_to_be_checked_is_refused_and_searched_as_far_as_possible(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        for _ in range(20):
+            os.mkdir("d" * 250)
+            os.chdir("d" * 250)
+    assert "too deep to be checked" in run(ShellTools(tmp_path), "true").text
+    assert Caller(SearchTools(tmp_path).tools).call("search", {"pattern": "zebra"}).text == "No line fits 'zebra'."
 
 
 def test_the_plan_of_a_command_is_not_on_a_command_line(tmp_path: Path) -> None:

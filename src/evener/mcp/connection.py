@@ -18,7 +18,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.session import ElicitationFnT, IncomingMessage, SamplingFnT
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, Implementation, JSONRPCResponse
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, Implementation, JSONRPCNotification, JSONRPCResponse
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
@@ -36,9 +36,11 @@ TRIES = 3
 PROBE_SECONDS = 5.0
 CLOSE_SECONDS = 10.0
 ASSUMED = "2025-11-25"
+LIST_CHANGED = "notifications/tools/list_changed"
 # What the SDK 2.3.0 says for an HTTP status of 400 or more without a JSON-RPC body, and for 404 within a session.
 BAD_STATUS, NO_SESSION = "Server returned an error response", "Session terminated"
-logging.getLogger("mcp").addHandler(logging.NullHandler())
+for name in ("mcp", "client"):  # the SDK 2.3.0 logs under both
+    logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 class McpRefused(EvenerError):
@@ -101,8 +103,10 @@ class McpConnection:
         except TimeoutError:
             await self._probe()
             raise TimedOut(f"{self._named} did not answer within {limit:g} seconds.") from None
-        except ValidationError as error:
-            raise WireError(f"{self._named} gave an answer that is not MCP: {_first_line(error)}.") from None
+        except EvenerError:
+            raise
+        except (RuntimeError, ValueError) as error:  # of the SDK: a wrong answer, or content that its own schema does not allow
+            raise WireError(f"{self._named} gave an answer that is not MCP: {_first_problem(error)}.") from None
         raise AssertionError("unreachable")
 
     async def list_tools(self) -> list[ListedTool]:
@@ -111,6 +115,8 @@ class McpConnection:
         async def read(client: Client) -> list[ListedTool]:
             self.stale = False
             pages = await read_pages(lambda cursor: client.list_tools(cursor=cursor, cache_mode="refresh"))
+            if pages[-1].next_cursor:
+                self._report(f"its list of tools has more than {len(pages)} pages, or no end; the rest was left out")
             return [tool for page in pages for tool in page.tools]
 
         return await self.ask(read)
@@ -189,7 +195,8 @@ class McpConnection:
                 async with forward:
                     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                         async for message in read:
-                            await forward.send(self._mend(message))
+                            if not self._is_needless(message):
+                                await forward.send(self._mend(message))
                 live.ended = True
 
             async with anyio.create_task_group() as tasks:
@@ -214,6 +221,13 @@ class McpConnection:
         ):
             yield streams
 
+    def _is_needless(self, message: SessionMessage | Exception) -> bool:
+        """True for what a server may send thousands of: words for a log, and changes of a list that is read anew anyway."""
+        if isinstance(message, Exception) or not isinstance(message.message, JSONRPCNotification):
+            return False
+        stale, self.stale = self.stale, self.stale or message.message.method == LIST_CHANGED
+        return message.message.method == "notifications/message" or (stale and message.message.method == LIST_CHANGED)
+
     def _mend(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
         if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCResponse):
             message.message.result = mend_result(message.message.result, self._version, self._report)
@@ -227,7 +241,7 @@ class McpConnection:
 
     async def _note(self, message: IncomingMessage) -> None:
         """Note that the list of tools has changed; other notifications are none of ours."""
-        if getattr(message, "method", "") == "notifications/tools/list_changed":
+        if getattr(message, "method", "") == LIST_CHANGED:
             self.stale = True
 
     # Losing it.
@@ -259,7 +273,7 @@ class McpConnection:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await live.ready.result().list_tools(cache_mode="refresh")
-        except (TimeoutError, MCPError, ValidationError):
+        except (TimeoutError, MCPError, RuntimeError, ValueError):
             self._lose()
 
     def _lose(self) -> None:
@@ -286,8 +300,11 @@ class McpConnection:
         return scrub(f" Its last words: {' / '.join(lines)}", known_secrets()) if lines else ""
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _first_problem(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return (str(error).splitlines() or [type(error).__name__])[0][:500]
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or error.title}: {first['msg']}"
 
 
 def _describe(error: BaseException | None) -> str:
@@ -296,5 +313,7 @@ def _describe(error: BaseException | None) -> str:
         error = error.exceptions[0]
     if error is None:
         return "it ended at once"
+    if isinstance(error, ValidationError):
+        return f"its answer is not MCP: {_first_problem(error)}"
     words: Any = scrub(str(error), known_secrets()).strip().rstrip(".")
     return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__

@@ -6,16 +6,18 @@ from typing import TypeVar
 from mcp import Client
 from mcp_types import PaginatedResult, Prompt, Resource
 
-MOST_PAGES = 100
+MOST_PAGES = 1_000
 
 P = TypeVar("P", bound=PaginatedResult)
 
 
 async def read_pages(read: Callable[[str | None], Awaitable[P]]) -> list[P]:
-    """Return all pages of a list; `read` reads the one at a cursor."""
-    found: list[P] = []
-    while not found or (found[-1].next_cursor and len(found) < MOST_PAGES):
-        found.append(await read(found[-1].next_cursor if found else None))
+    """Return all pages of a list; `read` reads the one at a cursor. Ends at a cursor that comes a second time."""
+    found = [await read(None)]
+    seen: set[str] = set()
+    while (cursor := found[-1].next_cursor) and cursor not in seen and len(found) < MOST_PAGES:
+        seen.add(cursor)
+        found.append(await read(cursor))
     return found
 
 

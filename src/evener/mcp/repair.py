@@ -4,9 +4,10 @@ The SDK checks an answer as a whole. So what it would refuse is taken out, or fi
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from mcp_types import methods
-from pydantic import ValidationError
+from mcp_types import ContentBlock, methods
+from pydantic import TypeAdapter, ValidationError
 
 LISTS = {
     "tools": "tools/list",
@@ -16,18 +17,27 @@ LISTS = {
 }
 WORDS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "resourceTemplates": "resource template"}
 Report = Callable[[str], None]
+BLOCK: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
+DEEPEST = 100
+ANSWER = frozenset(("id", "result", "error"))
 NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "mimeType"), "resource_link": ("uri", "name")}
 
 
-def mend_error(message: dict[str, object]) -> dict[str, object]:
-    """Return a JSON-RPC message whose error, if it is one, has a code and a text."""
-    error = message.get("error")
-    if "error" not in message or "method" in message:
-        return message
+def mend_message(message: dict[str, object]) -> dict[str, object]:
+    """Return a JSON-RPC message. An answer has a result that is an object, or an error with a code and a text."""
+    number = message.get("id")
+    if "method" in message or number is None or ("jsonrpc" not in message and not ANSWER.issuperset(message)):
+        return message  # no answer; it may be a line of a log that has ids of its own
+    envelope = {"jsonrpc": "2.0", "id": int(number) if isinstance(number, float) and number.is_integer() else number}
+    error, result = message.get("error"), message.get("result")
+    if error is None and isinstance(result, dict):
+        return {**envelope, "result": result}
+    if "error" not in message:
+        error = "an answer without a result" if result is None else f"a result that is no object ({str(result)[:200]!r})"
     found: Mapping[str, object] = error if isinstance(error, dict) else {"message": error}
     code, text = found.get("code"), found.get("message")
     return {
-        **{key: value for key, value in message.items() if key != "result"},
+        **envelope,
         "error": {
             **found,
             "code": code if isinstance(code, int) else -32603,
@@ -41,11 +51,21 @@ def mend_result(result: dict[str, object], version: str, report: Report) -> dict
     for key in LISTS:
         if isinstance(listed := result.get(key), list):
             return {**result, key: _keep_sound(key, listed, result, version, report)}
-    content = result.get("content")
-    if isinstance(content, list):
+    content = _mend_content(result)
+    if content is not None:
         # A result without a type is complete (specification of 2026-07-28); the SDK 2.3.0 refuses it.
         return {"resultType": "complete", **result, "content": [_mend_block(block) for block in content]}
     return result
+
+
+def _mend_content(result: dict[str, object]) -> list[object] | None:
+    """Return the content of a call's result as a list; None if it is no result of a call. It may be structured only."""
+    content = result.get("content")
+    if isinstance(content, list):
+        return content
+    if isinstance(content, str | dict):
+        return [content if isinstance(content, dict) else {"type": "text", "text": content}]
+    return [] if "content" in result or "structuredContent" in result else None
 
 
 def _keep_sound(key: str, listed: list[object], result: dict[str, object], version: str, report: Report) -> list[object]:
@@ -62,17 +82,28 @@ def _keep_sound(key: str, listed: list[object], result: dict[str, object], versi
             return ""  # not of this version: the SDK has its own words for that
         return ""
 
-    if not complain(listed) or complain([]):
+    if (not complain(listed) and not any(map(_is_deep, listed))) or complain([]):
         return listed
     kept: list[object] = []
     for one in listed:
-        if why := (key == "tools" and _about_schema(one)) or complain([one]):
+        if why := (key == "tools" and _about_schema(one)) or (_is_deep(one) and "it is nested too deep") or complain([one]):
             name = one.get("name") if isinstance(one, dict) else None
             named = isinstance(name, str) and name
             report(f"the {WORDS[key]} {name!r} was left out: {why}" if named else f"a {WORDS[key]} without a name was left out")
         else:
             kept.append(one)
     return kept
+
+
+def _is_deep(value: object) -> bool:
+    """True if a value is nested deeper than the SDK can write it."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [one for one in level if isinstance(one, dict | list)]
+        if not level:
+            return False
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
 
 
 def _about_schema(tool: object) -> str:
@@ -85,8 +116,18 @@ def _mend_block(block: object) -> object:
     if not isinstance(block, dict) or not isinstance(kind, str):
         return {"type": "text", "text": str(block)}
     if kind == "resource":
-        return block if isinstance(block.get("resource"), dict) else {"type": "text", "text": "[a resource without content]"}
+        return block if _is_sound(block) else {"type": "text", "text": "[a resource without content]"}
     if kind not in NEEDED:
         return {"type": "text", "text": f"[content of the unknown type {kind!r}]"}
     missing = [key for key in NEEDED[kind] if not isinstance(block.get(key), str)]
-    return {"type": "text", "text": f"[{kind} without {', '.join(missing)}]"} if missing else block
+    if missing:
+        return {"type": "text", "text": f"[{kind} without {', '.join(missing)}]"}
+    return block if _is_sound(block) else {key: block[key] for key in ("type", *NEEDED[kind])}
+
+
+def _is_sound(block: dict[str, object]) -> bool:
+    try:
+        BLOCK.validate_python(block, by_name=False)
+    except ValidationError:
+        return False
+    return True

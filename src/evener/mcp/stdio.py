@@ -5,8 +5,11 @@ cannot read, so that its caller waits for ever. Here a line has a limit, and a b
 """
 
 import asyncio
+import json
 import os
+import re
 import signal
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -19,11 +22,12 @@ from mcp_types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from evener.mcp.config import McpServer
-from evener.mcp.repair import mend_error
+from evener.mcp.repair import mend_message
 
 MOST_LINE = 16 << 20
 """Bytes of one message. A longer one ends the connection."""
 MOST_TAIL = 2_000
+ID = re.compile(r'"id"\s*:\s*(\d{1,18})\s*[,}]')
 GRACE = 2.0
 """Seconds between closing the server's input, asking it to end, and killing it."""
 
@@ -101,16 +105,26 @@ async def _line(pipe: asyncio.StreamReader, tail: list[str]) -> bytes | None:
 
 def _parse(line: bytes) -> SessionMessage | None:
     """Return the message of a line; None for what is no message: servers print to their output."""
-    try:
-        raw = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    raw = _decode(line.removeprefix(BOM_UTF8))
     if not isinstance(raw, dict):
         return None
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_python(mend_error(raw), by_name=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_python(mend_message(raw), by_name=False))
     except ValidationError:
         return None
+
+
+def _decode(line: bytes) -> object:
+    """Return the JSON of a line, None if it is none. Half of a character, as in `\\ud800`, becomes a question mark."""
+    with suppress(msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode(line)
+    text = line.decode(errors="replace")
+    with suppress(ValueError, RecursionError):  # the parser of Python takes half of a character
+        return msgspec.json.decode(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+    number = ID.search(text) if text.startswith("{") and '"jsonrpc"' in text and '"method"' not in text else None
+    return (
+        {"jsonrpc": "2.0", "id": int(number[1]), "error": "an answer that is not JSON, or nested too deep"} if number else None
+    )
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

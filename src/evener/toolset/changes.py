@@ -64,7 +64,15 @@ def restore(folder: RootFolder, changes: Iterable[FileChange]) -> list[str]:
     chains: dict[str, list[FileChange]] = {}
     for change in changes:
         chains.setdefault(change.path, []).append(change)
-    return [f"{path}: {_undo(folder, chain)}" for path, chain in reversed(chains.items())]
+    return [f"{path}: {_try_to_undo(folder, chain)}" for path, chain in reversed(chains.items())]
+
+
+def _try_to_undo(folder: RootFolder, chain: list[FileChange]) -> str:
+    """Undo the changes of one file; one that cannot be written does not keep the others from being brought back."""
+    try:
+        return _undo(folder, chain)
+    except PathRefused as error:
+        return f"kept, because it cannot be written: {error}"
 
 
 def _undo(folder: RootFolder, chain: list[FileChange]) -> str:
@@ -73,8 +81,6 @@ def _undo(folder: RootFolder, chain: list[FileChange]) -> str:
         now = digest_of(folder.read(chain[0].path, most=64 << 20, access="write")[0])
     except FileNotFoundError:
         now = ""
-    except PathRefused as error:
-        return f"kept, because it cannot be written: {error}"
     if now == chain[0].was:
         return "is as it was before"
     number = next((number for number in reversed(range(len(chain))) if chain[number].now == now), None)

@@ -8,6 +8,7 @@ A file whose lines all end with CR LF is edited as if they ended with LF, and wr
 import html
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import pairwise
@@ -21,6 +22,11 @@ MOST_EDITS = 100
 MOST_SHOWN = 24
 MOST_LINES = 20_000
 MOST_DIFF = 200
+MOST_PAIRS = 100_000
+"""Pairs of equal lines that difflib would look at, perhaps once for each change."""
+CONTEXT = 2
+MOST_PLACES = 10_000
+LONGEST_LINE = 2_000
 NUMBERED = re.compile(r"^\s*\d+(?:\t|: ?|\| ?|→)", re.MULTILINE)
 ELISION = re.compile(r"^\s*(?:(?://|#|--|/\*|<!--)\s*)?(?:\.\.\.|…)", re.MULTILINE)
 
@@ -98,7 +104,7 @@ def _find(text: str, edit: Edit, number: int, edits: Sequence[Edit]) -> list[Edi
         )
     if edit.old == edit.new:
         raise EditRefused(f"{which}`old` and `new` are the same, so nothing would change. Check `new`.")
-    places = _narrow(text, edit, _places(text, edit.old), which)
+    places = _narrow(text, edit, _places(text, edit), which)
     if not places:
         raise EditRefused(which + explain_missing(text, edit, [one for one in edits if one is not edit]))
     if len(places) > 1 and not edit.replace_all:
@@ -156,11 +162,14 @@ def _after(text: str, line: str, which: str) -> int:
     raise EditRefused(f"{which}The line {line!r} stands {len(found)} times, in the lines {shown}. Name one that is unique.")
 
 
-def _places(text: str, old: str) -> list[int]:
-    found, start = [], text.find(old)
-    while start >= 0:
+def _places(text: str, edit: Edit) -> list[int]:
+    """Return where `old` stands. Where it must be unique, places that overlap count as well, and counting ends at some time."""
+    apart = edit.replace_all or bool(edit.after)
+    step = len(edit.old) if apart else 1
+    found, start = [], text.find(edit.old)
+    while start >= 0 and (apart or len(found) < MOST_PLACES):
         found.append(start)
-        start = text.find(old, start + len(old))
+        start = text.find(edit.old, start + step)
     return found
 
 
@@ -170,19 +179,17 @@ def _line_of(text: str, start: int) -> int:
 
 def _ambiguous(text: str, places: Sequence[int]) -> str:
     lines = text.split("\n")
-    numbers = [_line_of(text, start) for start in places]
-    shown = "\n".join(number_lines([lines[number - 1]], number) for number in numbers[:10])
-    more = f"\n(and {len(numbers) - 10} more)" if len(numbers) > 10 else ""
+    shown = "\n".join(number_lines([lines[number - 1]], number) for number in (_line_of(text, start) for start in places[:10]))
+    more = f"\n(and {len(places) - 10:,} more)" if len(places) > 10 else ""
+    often = f"{len(places)} times" if len(places) < MOST_PLACES else f"at least {MOST_PLACES:,} times"
     return (
-        f"`old` occurs {len(places)} times, and it must be unique. Add lines before or after it, or set replace_all to "
+        f"`old` occurs {often}, and it must be unique. Add lines before or after it, or set replace_all to "
         f"replace every one. It begins in these lines:\n{shown}{more}"
     )
 
 
 def _overlap(text: str, one: EditSpan, other: EditSpan) -> str:
     line = _line_of(text, other.start)
-    if one.number == other.number:
-        return f"Edit {one.number} overlaps itself at line {line}. Make `old` longer, so that its places are apart."
     if (one.start, one.end) == (other.start, other.end):
         return f"Edits {one.number} and {other.number} replace the same text at line {line}. Give it once."
     return (
@@ -256,6 +263,14 @@ def _nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def _nfkc(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _cr(text: str) -> str:
+    return text.replace("\n", "\r")
+
+
 MIXED = (
     "The file mixes CR LF and LF line ends, and `old` does not have them as they are. Edit within single lines, or write the "
     "whole file."
@@ -300,6 +315,12 @@ REASONS: tuple[tuple[Change, Change, str], ...] = (
     (html.unescape, _same, "`old` has HTML entities such as &lt; where the file has the characters. Give the characters."),
     (html.escape, _same, ENTITIES),
     (_nfc, _nfc, "Accented characters are composed differently. Copy the lines below."),
+    (
+        _nfkc,
+        _nfkc,
+        "Characters differ in width, or two of them are one (compatible forms). Copy the lines below.",
+    ),
+    (_cr, _same, "The lines of the file end with CR alone. Edit within single lines, or write the whole file."),
     (str.casefold, str.casefold, "Upper and lower case differ. Copy the lines below."),
 )
 
@@ -319,7 +340,8 @@ def explain_missing(text: str, edit: Edit, others: Sequence[Edit] = ()) -> str:
         if wanted.strip() and (found := _seek(text, wanted, change_text)) is not None:
             return f"`old` is not found exactly. {why}{_region(text, found, _height(wanted))}"
     if edit.new.strip() and edit.new in text:
-        return f"`old` is not found, but `new` is there, at line {_line_of(text, text.index(edit.new))}: it was done already."
+        line = _line_of(text, text.index(edit.new))
+        return f"`old` is not found, but `new` is there, at line {line}: perhaps it was done already.{_closest(text, old)}"
     if ELISION.search(old):
         return "`old` is not found. It has `...` in place of lines: give every line in full, or make several short edits."
     if _height(old) > _height(text):
@@ -386,14 +408,40 @@ def _best_window(keys: Sequence[str], aims: Sequence[str]) -> int | None:
 
 def number_lines(lines: Sequence[str], first: int) -> str:
     """Return lines with their numbers, as read shows them."""
-    return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines, first))
+    return "\n".join(f"{number:>6}\t{_clip(line)}" for number, line in enumerate(lines, first))
+
+
+def _clip(line: str) -> str:
+    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}... [{len(line):,} characters]"
 
 
 def show_diff(path: str, before: str, after: str) -> str:
-    """Return the unified diff, cut when it is long."""
-    made = [
-        line.rstrip("\n")
-        for line in unified_diff(before.splitlines(), after.splitlines(), f"a/{path}", f"b/{path}", lineterm="", n=2)
-    ]
+    """Return the unified diff, cut when it is long. Where it would take long to find, a remark stands in its place."""
+    old, new = _diff_lines(before), _diff_lines(after)
+    if max(len(old), len(new)) > MOST_LINES:
+        return "(The file is too long to show the difference.)"
+    first = max(0, _common(old, new) - CONTEXT)
+    last = max(0, _common(old[:first:-1], new[:first:-1]) - CONTEXT)
+    old, new = old[first : len(old) - last], new[first : len(new) - last]
+    often = Counter(new)
+    popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)  # difflib leaves out those that are more frequent
+    if sum(often[line] for line in old if often[line] <= popular) > MOST_PAIRS:
+        return "(Its lines repeat too often to show the difference.)"
+    made = list(unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm="", n=CONTEXT))
+    made = [HUNK.sub(lambda found: f"{found[1]}{int(found[2]) + first}", line) if line[:3] == "@@ " else line for line in made]
     more = [f"... ({len(made) - MOST_DIFF} more lines)"] if len(made) > MOST_DIFF else []
     return "\n".join(made[:MOST_DIFF] + more)
+
+
+HUNK = re.compile(r"( [-+])(\d+)")
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines are the same from the beginning."""
+    return next((number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _diff_lines(text: str) -> list[str]:
+    """Return the lines, which are those that read shows, so that their numbers are the same."""
+    *whole, rest = text.split("\n")
+    return [*map(_clip, whole), *([f"{_clip(rest)}\n\\ No newline at end of file"] if rest else [])]

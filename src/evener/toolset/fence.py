@@ -1,14 +1,16 @@
 """The fence: which paths below one root may be read and written. Pure; every door (file tools, search, shell) asks it.
 
-A pattern is matched step by step: `*` within a step, `**` for any number of steps. A pattern without a slash means that name
-anywhere. What is below a folder that fits, fits, too. A path that fits a denied pattern in another case, or with look-alikes,
-is denied as well. Paths are those that the kernel found, so their characters mean nothing but themselves.
+A pattern is matched step by step: `*` within a step, `**` for any number of steps, `{a,b}` for either. A pattern with no slash,
+or one at its end only, means that name anywhere; `./` at its beginning means the root. What is below a folder that fits, fits,
+too. A path that fits a denied pattern in another case, or with look-alikes, is denied as well. Paths are those that the kernel
+found, so their characters mean nothing but themselves.
 """
 
 import posixpath
 import re
 from fnmatch import translate
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -22,6 +24,7 @@ Access = Literal["read", "write"]
 
 PRIVATE = (".env", ".env.*", "*.pem", "*.key", "id_rsa", "id_ed25519", ".netrc", ".npmrc", ".pypirc", ".ssh", ".aws", ".gnupg")
 """Names that usually hold secrets: denied unless the program says otherwise."""
+MOST_EXPANDED = 256
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +46,8 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
                 check_text(pattern, f"Each of Fence.{name}")
                 if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
                     raise BadValue(f"Fence.{name}: {pattern!r} is no pattern below the root. Write it relative, without '..'.")
+                if not (expanded := expand_braces(pattern)) or not all(one.strip("./") for one in expanded):
+                    raise BadValue(f"Fence.{name}: {pattern[:80]!r} names no place below the root, or too many. Write several.")
             force_setattr(self, name, patterns)
 
     def refuse(self, path: str, access: Access) -> str:
@@ -80,13 +85,34 @@ def match_any(path: str, patterns: tuple[str, ...], *, sure: bool = False) -> st
 @lru_cache(256)
 def compile_patterns(patterns: tuple[str, ...], sure: bool = False, below: bool = True) -> "re.Pattern[str]":
     """Return one expression for all patterns, with a named group for each. `below`: what is below a folder that fits, too."""
-    whole = "|".join(f"(?P<p{number}>{_translate(pattern)})" for number, pattern in enumerate(patterns))
+    whole = "|".join(f"(?P<p{number}>{_translate(pattern, below)})" for number, pattern in enumerate(patterns))
     return re.compile(rf"(?:{whole}){'(?:/.*)?' if below else ''}\Z", re.DOTALL | (0 if sure else re.IGNORECASE))
 
 
-def _translate(pattern: str) -> str:
-    steps = pattern.split("/") if "/" in pattern else ["**", pattern]
-    while len(steps) > 1 and steps[-1] == "**":
+BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
+def expand_braces(pattern: str) -> tuple[str, ...]:
+    """Return what a pattern with `{a,b}` stands for, as a shell would; nothing if that is too much."""
+    made, left = [], [pattern]
+    while left and len(made) + len(left) <= MOST_EXPANDED:
+        one = left.pop()
+        if (found := BRACES.search(one)) is None:
+            made.append(one)
+        else:
+            left += [f"{one[: found.start()]}{choice}{one[found.end() :]}" for choice in found[1].split(",")]
+    return () if left else tuple(dict.fromkeys(made))
+
+
+def _translate(pattern: str, below: bool) -> str:
+    return "|".join(_translate_steps(one, below) for one in expand_braces(pattern))
+
+
+def _translate_steps(pattern: str, below: bool) -> str:
+    given = pattern.rstrip("/").split("/")
+    steps = given if len(given) > 1 else ["**", *given]
+    steps = [step for step, after in pairwise((*steps, "")) if step not in ("", ".") and (step, after) != ("**", "**")]
+    while below and len(steps) > 1 and steps[-1] == "**":
         steps.pop()
     return "".join(_step(step, last=number == len(steps) - 1) for number, step in enumerate(steps))
 
@@ -103,5 +129,5 @@ def _within_step(found: "re.Match[str]") -> str:
 def _step(step: str, *, last: bool) -> str:
     if step == "**":
         return ".*" if last else "(?:[^/]+/)*"
-    inner = ANY.sub(_within_step, translate(step).removeprefix("(?s:").removesuffix(")\\Z"))
+    inner = ANY.sub(_within_step, translate(step)[4:-3])  # without `(?s:` and `)\Z`, which newer Pythons write as `)\z`
     return inner if last else f"{inner}/"

@@ -19,7 +19,7 @@ from evener.tools.context import ToolContext
 from evener.tools.result import MEDIA, ModelRetry, ToolOutput
 from evener.tools.tool import Tool, tool
 from evener.toolset.changes import digest_of, note_change
-from evener.toolset.editing import MOST_LINES, Edit, EditRefused, apply_edits, number_lines, show_diff, split_text
+from evener.toolset.editing import Edit, EditRefused, apply_edits, number_lines, show_diff, split_text
 from evener.toolset.fence import Fence
 from evener.toolset.folder import PathRefused, RootFolder
 from evener.toolset.labels import label
@@ -27,7 +27,6 @@ from evener.toolset.standard import as_standard, hide_arguments
 
 MOST_TEXT = 16 << 20
 MOST_IMAGE = 5 << 20
-LONGEST_LINE = 2_000
 PIECE = 1 << 20
 PAGE = 2_000
 MOST_ENTRIES = 1_000
@@ -146,9 +145,7 @@ class FileTools:
         except PathRefused as error:
             raise ModelRetry(str(error)) from None
         self._saw(context, real, body)
-        long = max(text.count("\n"), changed.count("\n")) > MOST_LINES
-        shown = "(The file is too long to show the difference.)" if long else show_diff(real, text, changed)
-        return ToolOutput(f"Edited {real}.\n{shown}", note_change(real, before, body))
+        return ToolOutput(f"Edited {real}.\n{show_diff(real, text, changed)}", note_change(real, before, body))
 
     def delete(self, path: PathArgument, context: ToolContext[object]) -> ToolOutput:
         """Delete a file. Read it first."""
@@ -247,7 +244,7 @@ def _page(path: str, body: bytes, offset: int, limit: int) -> str:
     lines = text.removesuffix("\n").split("\n")
     if offset > len(lines):
         raise ModelRetry(f"{path} has {len(lines):,} lines; there is no line {offset:,}. Give a smaller offset.")
-    page = _show(lines[offset - 1 : offset - 1 + limit], offset)
+    page = number_lines(lines[offset - 1 : offset - 1 + limit], offset)
     last = min(offset - 1 + limit, len(lines))
     remarks = []
     if offset > 1 or last < len(lines):
@@ -255,12 +252,6 @@ def _page(path: str, body: bytes, offset: int, limit: int) -> str:
         remarks.append(f"Lines {offset:,} to {last:,} of {len(lines):,}.{onward}")
     remarks += [remark] if remark else []
     return f"{page}\n[{' '.join(remarks)}]" if remarks else page
-
-
-def _show(lines: list[str], first: int) -> str:
-    return number_lines(
-        [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}... [{len(line):,} characters]" for line in lines], first
-    )
 
 
 def _decode(path: str, body: bytes) -> tuple[str, str]:
@@ -298,6 +289,6 @@ def _page_of_large(path: str, fd: int, offset: int, limit: int) -> str:
     lines = lines[:limit]
     last = offset - 1 + len(lines)
     return (
-        f"{_show(lines, offset)}\n[Lines {offset:,} to {last:,} of a file of {size:,} bytes. "
+        f"{number_lines(lines, offset)}\n[Lines {offset:,} to {last:,} of a file of {size:,} bytes. "
         f"Go on with offset={last + 1}. It is too large to be edited.]"
     )

@@ -160,7 +160,12 @@ class RootFolder:
         given = self.relative(path)
         above, _, name = self.real(given, "write").rpartition("/")
         with self._handle(above or ".", "write") as (parent, _):
-            os.unlink(name, dir_fd=parent)
+            try:
+                os.unlink(name, dir_fd=parent)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise _refusal(path, error) from None
 
     @contextmanager
     def _made(self, path: str) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ import msgspec
 from evener.policy.matchers import Unsupported, compile_pattern
 from evener.tools.result import ModelRetry
 from evener.tools.tool import Tool, tool
-from evener.toolset.fence import Fence, compile_patterns
+from evener.toolset.fence import Fence, compile_patterns, expand_braces
 from evener.toolset.folder import PathRefused, RootFolder
 from evener.toolset.labels import label
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MOST_FOUND = 1_000
 MOST_WALKED = 500_000
 MOST_FILE = 16 << 20
+MOST_ANYWHERE = 4
 LONGEST = 300
 SECONDS = 55.0
 SLOW = f"The search took more than {SECONDS:g} seconds. Search a smaller folder, or fewer files."
@@ -97,14 +98,14 @@ class SearchTools:
     def _by_ripgrep(self, pattern: str, start: str, glob: str, ignore_case: bool, context: int, limit: int) -> list[str] | None:
         kept = _Lines(self.folder.fence, limit)
         argv = [*OPTIONS, *(["--ignore-case"] if ignore_case else []), *([f"-C{context}"] if context else [])]
-        argv += [f"--glob={glob if start == '.' or '/' not in glob else f'{start}/{glob}'}"] if glob else []
+        argv += [f"--glob={_glob_below(start, glob)}"] if glob else []
         argv += [f"--glob={LEFT_OUT}"]  # what is denied is taken out of the output: globs are slow
-        argv += ["--regexp", pattern, "--", start if start != "." else "./"]
+        argv += ["--regexp", pattern, "--", f"./{start}" if start != "." else "./"]
         end = run_ripgrep(self.folder, argv, kept.add)
         if end is None:
             return None
-        if end.exit == 2 and not kept.lines:
-            raise ModelRetry(f"The pattern cannot be used: {kept.rest()[:500]}")
+        if not kept.lines and (told := kept.rest()).startswith("rg: "):  # it is silent about files that cannot be read
+            raise ModelRetry(f"The pattern cannot be used: {told[:500]}")
         return kept.lines
 
     def _by_reading(self, pattern: str, start: str, glob: str, ignore_case: bool, context: int, limit: int) -> list[str]:
@@ -122,7 +123,7 @@ class SearchTools:
             except (PathRefused, OSError):
                 continue
             if b"\0" not in body[:8_192]:
-                text = body.decode(errors="replace").removesuffix("\n").split("\n")
+                text = body.decode(errors="replace").replace("\r\n", "\n").removesuffix("\n").split("\n")
                 hits = [number for number, line in enumerate(text) if wanted.occurs_in(line)]
                 lines += _around(real, text, hits, context)
             if len(lines) > limit:
@@ -159,11 +160,12 @@ class SearchTools:
 
 
 OPTIONS = (
-    "--color=never", "--no-heading", "--with-filename", "--line-number", "--hidden", "--null",
+    "--color=never", "--no-heading", "--with-filename", "--line-number", "--hidden", "--null", "--crlf",
     "--max-columns=2000", "--max-columns-preview", "--no-messages", "--no-ignore-global", "--no-ignore-parent",
 )  # fmt: skip
 LEFT_OUT = f"!{{{','.join(SKIPPED)},*\n*}}"
 """Version control, and names with a line break: in the output they would pass for other paths."""
+CR = b"\r"
 FOUND = re.compile(rb"(?:\./)?([^\0\n]+)\0(\d+)([:-])(.*)", re.DOTALL)
 
 
@@ -227,7 +229,9 @@ class _Lines:
             self._allowed[path] = not self._fence.refuse(os.fsdecode(path), "read")
         if self._allowed[path]:
             mark = hit[3].decode()
-            self.lines.append(f"{path.decode(errors='replace')}{mark}{hit[2].decode()}{mark}{hit[4].decode(errors='replace')}")
+            self.lines.append(
+                f"{path.decode(errors='replace')}{mark}{hit[2].decode()}{mark}{hit[4].removesuffix(CR).decode(errors='replace')}"
+            )
 
 
 def walk_files(folder: RootFolder, path: str) -> Iterator[tuple[str, int, list[str]]]:
@@ -260,7 +264,19 @@ def check_glob(pattern: str) -> str:
         or ".." in pattern.split("/")
     ):
         raise ModelRetry("The pattern must be relative to the folder, without '..' and not empty, as in **/*.py.")
+    if not expand_braces(pattern) or pattern.count("**/") > MOST_ANYWHERE:
+        raise ModelRetry(
+            f"The pattern has more than {MOST_ANYWHERE} times **/, or too many choices in braces. Make it simpler."
+        )
     return pattern
+
+
+def _glob_below(start: str, glob: str) -> str:
+    """Return a pattern for ripgrep, which matches from the root, of what fits below a folder."""
+    if "/" not in glob:
+        return glob
+    above = "" if start == "." else re.sub(r"([][{}*?!\\])", r"\\\1", start)
+    return f"{above}/{glob.removeprefix('./')}"
 
 
 def _relative(path: str, start: str) -> str:

@@ -93,7 +93,7 @@ class RunningCommand:
             plan = sandbox.plan(argv, seconds=seconds, temporary=self._temporary, searches=searches)
             self._start(plan)
         except BaseException:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_tree(self._temporary)
             raise
         threading.Thread(target=self._follow, name="evener-command", daemon=True).start()
 
@@ -156,5 +156,14 @@ class RunningCommand:
         finally:
             self.end = self.end or CommandEnd(why="lost", exit=-9)
             self._hang_up()
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            remove_tree(self._temporary)
             self._done.set()
+
+
+def remove_tree(folder: str) -> None:
+    """Remove what a command left in its own folder, however deep it is and whatever modes it has."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):  # before Python 3.13 it calls itself once for each level
+        script = 'chmod -R u+rwx "$1"; rm -rf "$1"'
+        subprocess.run(["/bin/sh", "-c", script, "sh", folder], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)

@@ -4,6 +4,7 @@ The fence is that of the file tools. Landlock can allow trees and take nothing o
 or read-only takes bubblewrap, and where that does not work, the command is refused with the reason.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from evener.toolset.fence import Fence
+from evener.toolset.fence import Fence, match_any
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS = (
@@ -104,6 +105,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             elif os.path.exists(path) and not path.startswith(("/proc", "/sys")):
                 made += ["--ro-bind", path, path]
         made += ["--bind", temporary, temporary, "--bind" if writes else "--ro-bind", self.root, self.root]
+        for path in sorted({f"{self.root}/{above}" for one in held if writes and one.placed for above in _folders_above(one)}):
+            made += ["--bind", path, path]  # what is a mount cannot be renamed
         for one in held:
             path = f"{self.root}/{one.path}"
             if one.readable:
@@ -124,11 +127,21 @@ BASE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "AL
 
 
 class HeldPath(msgspec.Struct, frozen=True):
-    """A path below the root that a command may not have, or may only read."""
+    """A path below the root that a command may not have, or may only read.
+
+    `placed`: the rule goes by the place, not by the name alone. If a folder above it were renamed, the rule would not fit any
+    more, so these folders must stay where they are.
+    """
 
     path: str
     folder: bool
     readable: bool
+    placed: bool
+
+
+def _folders_above(held: HeldPath) -> list[str]:
+    steps = held.path.split("/")
+    return ["/".join(steps[:number]) for number in range(1, len(steps))]
 
 
 def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
@@ -138,25 +151,40 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
         here = folders.pop()
         try:
             entries = list(os.scandir(root if here == "." else f"{root}/{here}"))
-        except OSError:
-            continue  # what we cannot read, the command cannot either
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise SandboxRefused("The folder is too deep to be checked. Remove what is thousands of levels deep.") from None
+            if isinstance(error, PermissionError) and here != "." and _may_open_up(f"{root}/{here}"):
+                yield HeldPath(here, folder=True, readable=False, placed=True)
+            continue
         seen += len(entries)
         if seen > MOST_WALKED:
             raise SandboxRefused(f"The folder has more than {MOST_WALKED:,} entries: too many to check. Choose a smaller root.")
         for entry in entries:
             path = entry.name if here == "." else f"{here}/{entry.name}"
-            is_folder = entry.is_dir(follow_symlinks=False)
             if entry.is_symlink():
                 continue  # its target is what counts
-            if fence.refuse(path, "read"):
-                if not is_folder or not fence.allow or not fence.may_hold(path):
-                    yield HeldPath(path, is_folder, readable=False)
-                    continue
-            elif writes and fence.refuse(path, "write"):
-                yield HeldPath(path, is_folder, readable=True)
-                continue
-            if is_folder:
+            if held := _hold(path, entry, fence, writes=writes):
+                yield held
+            elif entry.is_dir(follow_symlinks=False):
                 folders.append(path)
+
+
+def _hold(path: str, entry: "os.DirEntry[str]", fence: Fence, *, writes: bool) -> HeldPath | None:
+    """Return what the fence keeps of an entry; None if a command may have it, or something that is allowed may be below it."""
+    folder = entry.is_dir(follow_symlinks=False)
+    if fence.refuse(path, "read"):
+        if folder and fence.allow and fence.may_hold(path):
+            return None
+        return HeldPath(path, folder, readable=False, placed=not match_any(entry.name, fence.deny))
+    if writes and fence.refuse(path, "write"):
+        return HeldPath(path, folder, readable=True, placed=not match_any(entry.name, fence.read_only))
+    return None
+
+
+def _may_open_up(folder: str) -> bool:
+    """True if a command may get into a folder that we cannot list: it may know the names, or change the mode."""
+    return os.access(folder, os.X_OK) or os.lstat(folder).st_uid == os.geteuid()
 
 
 def clean_environment() -> dict[str, str]:
