@@ -172,7 +172,7 @@ def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Foun
     if message.role != "assistant" or all([type(block) is ReasoningBlock for block in message.blocks]):
         return
     for number, block in enumerate(message.blocks):
-        if type(block) is ReasoningBlock:
+        if type(block) is ReasoningBlock and (block.text or block.seal):  # an empty one says that it was cut
             yield place, ContextCut(message.id, number, "reasoning"), count_block(block, rates) + rates.message, ""
 
 

@@ -30,6 +30,9 @@ REMOVED_SCREENSHOT = "[screenshot removed to save context]"
 SUMMARY = "[Summary of the conversation so far; the messages that it stands for are no longer shown]\n"
 """How the message begins that stands for those that were compacted."""
 
+BINDING = "openai_responses"
+"""The wire whose items go back under their ids only beside the reasoning that they were made with (sheet 7)."""
+
 RESTORED = (("", 0),)
 """Says that requests have changed since the last answer, by something that took nothing away."""
 ContextEdit = ev.Evicted | ev.Compacted
@@ -138,12 +141,15 @@ def _evict(view: Transcript, cuts: Sequence[ev.ContextCut]) -> Transcript:
 
 
 def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
+    """Where items are bound to their reasoning, an empty block says that it is gone, so that they go without their ids."""
     blocks: list[Block] = list(message.blocks)
     gone: set[int] = set()
+    bound = message.origin is not None and message.origin.wire == BINDING
     for cut in cuts:
         block = blocks[cut.block] if cut.block < len(blocks) else None
         if cut.kind == "reasoning" and isinstance(block, ReasoningBlock):
-            gone.add(cut.block)
+            blocks[cut.block] = ReasoningBlock()
+            gone |= set() if bound else {cut.block}
         elif isinstance(block, ToolResult) and cut.part < len(block.content):
             content = list(block.content)
             content[cut.part] = _placeholder(content[cut.part], cut)
