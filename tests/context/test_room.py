@@ -6,7 +6,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
@@ -19,6 +19,7 @@ from evener.errors import BadValue, ContextTooLong, EvenerError, Overloaded, Usa
 from evener.events import Compacted, CompactionFailed, Event, Evicted, Limits, ModelCalled, ModelFailed
 from evener.harness import Thread
 from evener.replay import replay
+from evener.store import Store
 from evener.testing import ScriptedModel, calls, says
 from evener.transcript import Ask
 from evener.transcript.blocks import ImageBlock, Inline, TextBlock, ToolCall, ToolResult
@@ -341,6 +342,37 @@ def test_a_summariser_that_always_fails_is_not_asked_over_and_over() -> None:
     with pytest.raises(ContextTooLong, match="could not be summarised"):
         run(harness.run("Look around."))
     assert worker.summaries == 2
+
+
+@pytest.mark.parametrize("said", ["words and words ", "\u6f22\u5b57\u4eee\u540d", "\N{SLIGHTLY SMILING FACE}"])
+def test_a_summariser_is_given_no_more_than_its_window_takes(said: str) -> None:
+    """In any script: a letter may have four bytes, and a thread may come from a model with a far larger window."""
+
+    @tool(effect="read", output_limit=200_000)
+    def recite(n: int) -> str:
+        """Recite something."""
+        return f"{n}: " + said * (1_800 // len(said))
+
+    def harness_with(window: int, turns: int, store: Store | Literal["memory"]) -> Harness:
+        worker = Worker(turns, "recite")
+
+        def answer(ask: Ask) -> Reply | EvenerError | str:
+            used = tokens_of(ask)
+            return worker(ask) if used <= window else ContextTooLong("too long", status=400, used=used, limit=window)
+
+        model = ScriptedModel(answer, name=f"scripted:{window}")
+        return Harness(model, tools=[recite], store=store, context=ContextRules(window=window), limits=ENDLESS)
+
+    async def go() -> None:
+        wide = harness_with(128_000, 60, "memory")
+        thread = wide.thread()
+        await thread.run("Recite it all.")
+        small = harness_with(8_000, 3, wide.store)
+        assert (await small.thread(thread.id).run("And now?")).stop == "done"
+        assert not await events_of(small, thread, CompactionFailed)
+        assert await events_of(small, thread, Compacted)
+
+    run(go())
 
 
 def test_compacting_keeps_prompts_pinned_messages_and_pairs() -> None:

@@ -109,11 +109,13 @@ def _pair(old: Sequence[Message], place: int) -> set[str]:
 def ask_for_summary(
     dropped: Iterable[Message], prompts: Iterable[Message] = (), *, focus: str = "", most: int = 400_000
 ) -> Transcript:
-    """Return the conversation with the summariser. `most` is how many characters it may have; the middle goes first."""
+    """Return the conversation with the summariser. `most` is how many bytes it may have; the middle goes first."""
     text = "\n".join(_lines((*prompts, *dropped)))
-    if len(text) > most:
+    whole = text.encode()
+    if len(whole) > most:
         half = most // 2
-        text = f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+        first, last = whole[:half].decode(errors="ignore"), whole[-half:].decode(errors="ignore")
+        text = f"{first}\n[... {len(text) - len(first) - len(last):,} characters left out ...]\n{last}"
     wish = f"\nThe user asks you to look above all at: {focus}" if focus else ""
     said = TextBlock(f"<conversation>\n{text}\n</conversation>{wish}")
     return Transcript([Message("user", (said,), id="conversation", created_at=None)], INSTRUCTIONS)
