@@ -492,9 +492,10 @@ class ContextKeeper:
     ) -> Answered | EvenerError | NoRoom | None:
         kept = set(wanted.kept)
         prompts = tuple(one for one in host.state.view if one.id in kept and is_prompt(one))
+        dropped = _readable(host.state, wanted.dropped)
         measured = self._measure(host.state, model)
         most = int(measured.gate.most / max(measured.account.rates.text, 0.2) * 0.8) if measured.gate.most else 400_000
-        return await host.ask_aside(model, model.ask(ask_for_summary(wanted.dropped, prompts, focus=focus, most=most)))
+        return await host.ask_aside(model, model.ask(ask_for_summary(dropped, prompts, focus=focus, most=most)))
 
     def _judge(
         self, state: RunState, made: Answered | EvenerError | NoRoom | None, wanted: Compaction, account: Account, *,
@@ -567,6 +568,16 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
             told, shown = size_result(pending.result.content, rates)
             tokens += told + shown
     return tokens + size_messages(state.steering, rates) if state.steering else tokens
+
+
+def _readable(state: RunState, dropped: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return what a summary is to stand for; for a summary that only its maker can read, the messages behind it."""
+    context = state.context
+    if context is None or context.sealed is None:
+        return dropped
+    shown = {one.id for one in state.view}
+    behind = (one for one in state.transcript if one.id not in shown)
+    return (*behind, *(one for one in dropped if one.id not in context.summaries))
 
 
 def _saved(state: RunState) -> Mapping[str, float]:
