@@ -59,7 +59,7 @@ def history(seed: int) -> tuple[Random, RunState]:
 def evicted(state: RunState, random: Random, pinned: frozenset[str]) -> ev.Evicted | None:
     found = plan_eviction(
         state.view.messages, random.choice((500.0, 5_000.0, 1e9)), rates=RATES, rules=RULES, pinned=pinned,
-        deep=random.random() < 0.3,
+        excerpt=random.choice((None, None, 500, 0)),
     )  # fmt: skip
     head = state.transcript.messages[-1].id
     return ev.Evicted(at=1.0, id="e1", cuts=found.cuts, cause="gate", head=head) if found.cuts else None
@@ -84,7 +84,7 @@ def test_a_hundred_random_histories(block: int) -> None:
         if event is not None:
             edited = apply(state, event)
             check(edited, whole, pinned)
-            left = plan_eviction(edited.view.messages, 1e9, rates=RATES, rules=RULES, pinned=pinned, deep=True)
+            left = plan_eviction(edited.view.messages, 1e9, rates=RATES, rules=RULES, pinned=pinned, excerpt=500)
             done = {(cut.message, cut.block, cut.part) for cut in event.cuts if cut.kind != "reasoning"}
             assert not done & {(cut.message, cut.block, cut.part) for cut in left.cuts if cut.kind != "reasoning"}
             undone = apply(edited, ev.ContextRestored(at=3.0, id="e1"))

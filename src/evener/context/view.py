@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.transcript.blocks import (
     Block,
+    DocumentBlock,
     HostedBlock,
     ImageBlock,
     Origin,
@@ -27,6 +28,9 @@ from evener.transcript.transcript import Node, Transcript
 
 REMOVED_SCREENSHOT = "[screenshot removed to save context]"
 """What stands for an image in a tool's result that was taken out (S3.22)."""
+REMOVED_RESULT = "[this result removed to save context: "
+"""How the text begins that stands for a tool's result."""
+REMOVED_REST = "[rest of this result removed to save context: "
 SUMMARY = "[Summary of the conversation so far; the messages that it stands for are no longer shown]\n"
 """How the message begins that stands for those that were compacted."""
 
@@ -161,12 +165,13 @@ def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
 def _placeholder(part: ResultContent, cut: ev.ContextCut) -> ResultContent:
     if cut.kind == "screenshot":
         return TextBlock(REMOVED_SCREENSHOT) if isinstance(part, ImageBlock) else part
+    if isinstance(part, DocumentBlock):
+        return TextBlock(f"{REMOVED_RESULT}{part.name or 'a document'}, {part.media_type}]")
     if not isinstance(part, TextBlock):
         return part
     how = f" Read it with read_output, id {cut.blob}." if cut.blob else ""
-    what = "rest of this" if cut.keep else "this"
-    notice = f"[{what} result removed to save context: {cut.characters:,} characters.{how}]"
-    return TextBlock(f"{part.text[: cut.keep]}\n{notice}" if cut.keep else notice)
+    what = f"{cut.characters:,} characters.{how}]"
+    return TextBlock(f"{part.text[: cut.keep]}\n{REMOVED_REST}{what}" if cut.keep else f"{REMOVED_RESULT}{what}")
 
 
 def _compact(view: Transcript, edit: ev.Compacted) -> Transcript:
