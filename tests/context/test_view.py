@@ -34,7 +34,7 @@ RULES = ContextRules()
 
 
 def messages_of(random: Random) -> Iterator[Message]:
-    """A legal history: prompts, answers with calls, reasoning and text, and results of many sizes."""
+    """A legal history: prompts, answers with calls, reasoning and text; results of many sizes, in one message or in several."""
     for turn in range(random.randint(1, 25)):
         if turn == 0 or random.random() < 0.2:
             yield Message("user", (TextBlock(f"prompt {turn} " * random.randint(1, 20)),), id=f"p{turn}")
@@ -42,7 +42,11 @@ def messages_of(random: Random) -> Iterator[Message]:
         said.append(TextBlock(f"step {turn}"))
         calls = [ToolCall(f"c{turn}-{n}", "look", "{}") for n in range(random.randint(1, 3))]
         yield Message("assistant", (*said, *calls), id=f"a{turn}")
-        yield Message("user", tuple(ToolResult(call.id, content_of(random)) for call in calls), id=f"r{turn}")
+        results = [ToolResult(call.id, content_of(random)) for call in calls]
+        if random.random() < 0.7:
+            yield Message("user", tuple(results), id=f"r{turn}")
+        else:  # as other programs write them: a message for each
+            yield from (Message("user", (result,), id=f"r{turn}-{n}") for n, result in enumerate(results))
 
 
 def content_of(random: Random) -> tuple[TextBlock | ImageBlock, ...]:
