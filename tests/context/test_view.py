@@ -24,7 +24,17 @@ from evener.harness.harness import store_of, to_the_end
 from evener.loop.state import RunState, apply, fold
 from evener.store.protocol import state_of
 from evener.transcript import Message
-from evener.transcript.blocks import Block, ImageBlock, Inline, ReasoningBlock, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import (
+    Block,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Origin,
+    ReasoningBlock,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
 from evener.transcript.repair import repair
 from evener.transcript.reply import Stop
 from tests.patience import PATIENCE
@@ -125,6 +135,25 @@ def check(state: RunState, whole: tuple[Message, ...], pinned: frozenset[str]) -
     answered = [block.call_id for one in state.view for block in one.blocks if isinstance(block, ToolResult)]
     assert called == answered
     assert not [loss for loss in repair(state.view)[1] if loss.what in ("tool_call", "tool_result")]
+
+
+def test_only_a_summary_can_be_sealed() -> None:
+    """What a provider did itself is no summary: once the sealed one is undone, any model can read what is there."""
+    _, state = history(1)
+    searched = Message("assistant", (HostedBlock('{"type":"web_search_call","n":1e999}', "openai_responses"),), id="searched")
+    state = apply(state, ev.Imported(at=1.0, messages=(searched, Message("user", (TextBlock("on"),), id="on"))))
+    event = evicted(state, Random(1), frozenset())
+    assert event is not None
+    state = apply(state, event)
+    origin = Origin(wire="openai_responses", provider="openai", model="m")
+    sealed = HostedBlock('{"type":"compaction","encrypted_content":"x"}', "openai_responses")
+    summary = Message("assistant", (sealed,), id="summary", origin=origin)
+    state = apply(state, ev.Compacted(at=2.0, id="e2", summary=summary, until="a0"))
+    assert state.context is not None
+    assert state.context.sealed == origin
+    state = apply(state, ev.ContextRestored(at=3.0, id="e2"))
+    assert state.context is not None
+    assert state.context.sealed is None
 
 
 def test_an_answer_after_an_edit_joins_both() -> None:

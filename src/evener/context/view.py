@@ -37,6 +37,7 @@ SUMMARY = "[Summary of the conversation so far; the messages that it stands for 
 BINDING = "openai_responses"
 """The wire whose items go back under their ids only beside the reasoning that they were made with (sheet 7)."""
 
+UNSAID = msgspec.Raw(b"null")
 RESTORED = (("", 0),)
 """Says that requests have changed since the last answer, by something that took nothing away."""
 ContextEdit = ev.Evicted | ev.Compacted
@@ -94,7 +95,7 @@ def edit_view(context: ContextView, transcript: Transcript, event: ContextEdit |
         if event.id != context.undoable:
             return context
         before = context.before
-        sealed = context.sealed if before is not None and any(map(_is_sealed, before)) else None
+        sealed = context.sealed if any(one.id in context.summaries and _is_sealed(one) for one in before or ()) else None
         undone = replace(context, transcript=before, before=None, undoable="", recent=RESTORED, sealed=sealed)
         earlier = {one.id for one in before or ()}
         if any(one.id in context.summaries and one.id not in earlier for one in context.transcript or ()):
@@ -118,7 +119,9 @@ def edit_view(context: ContextView, transcript: Transcript, event: ContextEdit |
 def _is_sealed(message: Message) -> bool:
     """True if it is a summary that only its maker can read."""
     only = message.blocks[0] if len(message.blocks) == 1 else None
-    return isinstance(only, HostedBlock) and not msgspec.json.decode(only.raw).get("content")
+    if not isinstance(only, HostedBlock):
+        return False
+    return bytes(msgspec.json.decode(only.raw, type=dict[str, msgspec.Raw]).get("content", UNSAID)) in (b"null", b'""')
 
 
 def apply_edit(view: Transcript, edit: ContextEdit) -> Transcript:
