@@ -142,7 +142,7 @@ def test_no_budget_splits_a_batch_of_calls_from_its_results(wire: str) -> None:
         random = Random(seed)
         talk = Transcript(batches(random), "s")
         spoken = [block.text for message in talk for block in message.blocks if isinstance(block, TextBlock)]
-        plan = plan_eviction(talk.messages, random.choice((500.0, 1e9)), rates=rates, rules=ContextRules(tail=1), deep=True)
+        plan = plan_eviction(talk.messages, random.choice((500.0, 1e9)), rates=rates, rules=ContextRules(tail=1), excerpt=500)
         talk = apply_edit(talk, Evicted(at=0.0, id="e", cuts=plan.cuts, cause="gate"))
         wanted = plan_compaction(talk.messages, random.choice((100.0, 4_000.0, 20_000.0)), rates=rates, forced=True)
         if wanted is not None:

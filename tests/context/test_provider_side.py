@@ -98,6 +98,26 @@ def test_a_focus_is_told_where_it_can_be() -> None:
     asyncio.run(go())
 
 
+def test_a_summary_in_words_stands_for_what_a_sealed_one_stood_for() -> None:
+    """A summariser cannot read what OpenAI sealed: it gets the messages behind it, else all of them would be forgotten."""
+
+    async def go() -> None:
+        async with serving("openai_responses", Fetching(turn(SUMMARY))) as (server, model):
+            harness = harness_on(model, RULES)
+            thread = harness.thread()
+            await thread.run("Prompt 0.")
+            assert isinstance(await thread.compact(), Compacted)
+            await thread.run("Prompt 1.")
+            made = await thread.compact("the shelf")  # which OpenAI cannot be told, so a model writes it
+            assert isinstance(made, Compacted)
+            assert made.summary.role == "user"
+            asked = server.requests[-1].body.decode()
+            assert all(f"result: {number}: words" in asked for number in (1, 5, 7, 11))
+            assert (await replay(await harness.store.read(thread.log), log=thread.log)).differences == ()
+
+    asyncio.run(go())
+
+
 def test_a_model_that_cannot_read_the_sealed_summary_gets_the_messages_again() -> None:
     """What only one provider can read must not be all that another one knows."""
 

@@ -4,9 +4,10 @@
 """
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from decimal import Decimal
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
@@ -19,9 +20,10 @@ from evener.errors import BadValue, ContextTooLong, EvenerError, Overloaded, Usa
 from evener.events import Compacted, CompactionFailed, Event, Evicted, Limits, ModelCalled, ModelFailed
 from evener.harness import Thread
 from evener.replay import replay
+from evener.store import Store
 from evener.testing import ScriptedModel, calls, says
 from evener.transcript import Ask
-from evener.transcript.blocks import ImageBlock, Inline, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, Inline, TextBlock, ToolCall, ToolResult
 from evener.transcript.reply import Reply, Stop, Usage
 
 T = TypeVar("T")
@@ -232,6 +234,58 @@ def test_a_result_larger_than_the_window_is_shortened_and_kept() -> None:
     assert max(tokens_of(ask) for ask in asks_of(harness)) < 8_000
 
 
+@tool(effect="read")
+def note(n: int) -> str:
+    """Return a few lines."""
+    return f"{n}: " + "a row of a table " * 50
+
+
+@tool(effect="read")
+def report(n: int) -> list[DocumentBlock]:
+    """Return a document."""
+    return [DocumentBlock(Inline(b64encode(f"{n}: {LARGE}".encode()).decode()), "text/plain", name=f"{n}.txt")]
+
+
+@pytest.mark.parametrize(("name", "at_once"), [("note", 60), ("report", 4)])
+def test_results_that_are_too_much_together_do_not_wedge_the_thread(name: str, at_once: int) -> None:
+    """Each of them is small, or is no text: what cannot be shortened to its beginning is taken out as a whole."""
+
+    async def go() -> None:
+        def answer(ask: Ask) -> Reply:
+            usage = Usage(tokens_of(ask), 0, 0, 0, 30, 0)
+            if not ask.tools:
+                return says(GOOD, usage=usage)
+            if ask.transcript.messages[-1].text:
+                made = [ToolCall(f"c{len(model.asks)}-{n}", name, f'{{"n":{n}}}') for n in range(at_once)]
+                return calls(*made, usage=usage)
+            return says("Done.", usage=usage)
+
+        model = ScriptedModel(answer)
+        harness = Harness(model, tools=[note, report], store="memory", context=ContextRules(window=8_000), limits=ENDLESS)
+        thread = harness.thread()
+        for number in range(3):
+            assert (await thread.run(f"Prompt {number}.")).stop == "done"
+        assert max(map(tokens_of, model.asks)) < 8_000
+        assert "result removed to save context" in str(model.asks[1].transcript.messages)
+        assert all(f"Prompt {number}." in str(model.asks[-1].transcript.messages) for number in range(3))
+
+    run(go())
+
+
+def test_what_stands_for_a_result_is_not_taken_out_itself() -> None:
+    """It names what holds the whole result, and would be lost."""
+
+    async def go() -> None:
+        harness = harness_of(Worker(40), ContextRules(window=16_000, verbose=0))
+        thread = harness.thread()
+        await thread.run("Fetch it all.")
+        cuts = [cut for event in await events_of(harness, thread, Evicted) if isinstance(event, Evicted) for cut in event.cuts]
+        places = [(cut.message, cut.block, cut.part) for cut in cuts]
+        assert len(places) == len(set(places)) > 20
+
+    run(go())
+
+
 def test_a_message_that_can_never_be_sent_does_not_wedge_the_thread() -> None:
     """zerostack PR 132: an oversized prompt stayed in history, and every later message failed, too."""
 
@@ -341,6 +395,37 @@ def test_a_summariser_that_always_fails_is_not_asked_over_and_over() -> None:
     with pytest.raises(ContextTooLong, match="could not be summarised"):
         run(harness.run("Look around."))
     assert worker.summaries == 2
+
+
+@pytest.mark.parametrize("said", ["words and words ", "\u6f22\u5b57\u4eee\u540d", "\N{SLIGHTLY SMILING FACE}"])
+def test_a_summariser_is_given_no_more_than_its_window_takes(said: str) -> None:
+    """In any script: a letter may have four bytes, and a thread may come from a model with a far larger window."""
+
+    @tool(effect="read", output_limit=200_000)
+    def recite(n: int) -> str:
+        """Recite something."""
+        return f"{n}: " + said * (1_800 // len(said))
+
+    def harness_with(window: int, turns: int, store: Store | Literal["memory"]) -> Harness:
+        worker = Worker(turns, "recite")
+
+        def answer(ask: Ask) -> Reply | EvenerError | str:
+            used = tokens_of(ask)
+            return worker(ask) if used <= window else ContextTooLong("too long", status=400, used=used, limit=window)
+
+        model = ScriptedModel(answer, name=f"scripted:{window}")
+        return Harness(model, tools=[recite], store=store, context=ContextRules(window=window), limits=ENDLESS)
+
+    async def go() -> None:
+        wide = harness_with(128_000, 60, "memory")
+        thread = wide.thread()
+        await thread.run("Recite it all.")
+        small = harness_with(8_000, 3, wide.store)
+        assert (await small.thread(thread.id).run("And now?")).stop == "done"
+        assert not await events_of(small, thread, CompactionFailed)
+        assert await events_of(small, thread, Compacted)
+
+    run(go())
 
 
 def test_compacting_keeps_prompts_pinned_messages_and_pairs() -> None:

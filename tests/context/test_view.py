@@ -24,7 +24,17 @@ from evener.harness.harness import store_of, to_the_end
 from evener.loop.state import RunState, apply, fold
 from evener.store.protocol import state_of
 from evener.transcript import Message
-from evener.transcript.blocks import Block, ImageBlock, Inline, ReasoningBlock, TextBlock, ToolCall, ToolResult
+from evener.transcript.blocks import (
+    Block,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Origin,
+    ReasoningBlock,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+)
 from evener.transcript.repair import repair
 from evener.transcript.reply import Stop
 from tests.patience import PATIENCE
@@ -34,7 +44,7 @@ RULES = ContextRules()
 
 
 def messages_of(random: Random) -> Iterator[Message]:
-    """A legal history: prompts, answers with calls, reasoning and text, and results of many sizes."""
+    """A legal history: prompts, answers with calls, reasoning and text; results of many sizes, in one message or in several."""
     for turn in range(random.randint(1, 25)):
         if turn == 0 or random.random() < 0.2:
             yield Message("user", (TextBlock(f"prompt {turn} " * random.randint(1, 20)),), id=f"p{turn}")
@@ -42,7 +52,11 @@ def messages_of(random: Random) -> Iterator[Message]:
         said.append(TextBlock(f"step {turn}"))
         calls = [ToolCall(f"c{turn}-{n}", "look", "{}") for n in range(random.randint(1, 3))]
         yield Message("assistant", (*said, *calls), id=f"a{turn}")
-        yield Message("user", tuple(ToolResult(call.id, content_of(random)) for call in calls), id=f"r{turn}")
+        results = [ToolResult(call.id, content_of(random)) for call in calls]
+        if random.random() < 0.7:
+            yield Message("user", tuple(results), id=f"r{turn}")
+        else:  # as other programs write them: a message for each
+            yield from (Message("user", (result,), id=f"r{turn}-{n}") for n, result in enumerate(results))
 
 
 def content_of(random: Random) -> tuple[TextBlock | ImageBlock, ...]:
@@ -59,7 +73,7 @@ def history(seed: int) -> tuple[Random, RunState]:
 def evicted(state: RunState, random: Random, pinned: frozenset[str]) -> ev.Evicted | None:
     found = plan_eviction(
         state.view.messages, random.choice((500.0, 5_000.0, 1e9)), rates=RATES, rules=RULES, pinned=pinned,
-        deep=random.random() < 0.3,
+        excerpt=random.choice((None, None, 500, 0)),
     )  # fmt: skip
     head = state.transcript.messages[-1].id
     return ev.Evicted(at=1.0, id="e1", cuts=found.cuts, cause="gate", head=head) if found.cuts else None
@@ -84,7 +98,7 @@ def test_a_hundred_random_histories(block: int) -> None:
         if event is not None:
             edited = apply(state, event)
             check(edited, whole, pinned)
-            left = plan_eviction(edited.view.messages, 1e9, rates=RATES, rules=RULES, pinned=pinned, deep=True)
+            left = plan_eviction(edited.view.messages, 1e9, rates=RATES, rules=RULES, pinned=pinned, excerpt=500)
             done = {(cut.message, cut.block, cut.part) for cut in event.cuts if cut.kind != "reasoning"}
             assert not done & {(cut.message, cut.block, cut.part) for cut in left.cuts if cut.kind != "reasoning"}
             undone = apply(edited, ev.ContextRestored(at=3.0, id="e1"))
@@ -121,6 +135,25 @@ def check(state: RunState, whole: tuple[Message, ...], pinned: frozenset[str]) -
     answered = [block.call_id for one in state.view for block in one.blocks if isinstance(block, ToolResult)]
     assert called == answered
     assert not [loss for loss in repair(state.view)[1] if loss.what in ("tool_call", "tool_result")]
+
+
+def test_only_a_summary_can_be_sealed() -> None:
+    """What a provider did itself is no summary: once the sealed one is undone, any model can read what is there."""
+    _, state = history(1)
+    searched = Message("assistant", (HostedBlock('{"type":"web_search_call","n":1e999}', "openai_responses"),), id="searched")
+    state = apply(state, ev.Imported(at=1.0, messages=(searched, Message("user", (TextBlock("on"),), id="on"))))
+    event = evicted(state, Random(1), frozenset())
+    assert event is not None
+    state = apply(state, event)
+    origin = Origin(wire="openai_responses", provider="openai", model="m")
+    sealed = HostedBlock('{"type":"compaction","encrypted_content":"x"}', "openai_responses")
+    summary = Message("assistant", (sealed,), id="summary", origin=origin)
+    state = apply(state, ev.Compacted(at=2.0, id="e2", summary=summary, until="a0"))
+    assert state.context is not None
+    assert state.context.sealed == origin
+    state = apply(state, ev.ContextRestored(at=3.0, id="e2"))
+    assert state.context is not None
+    assert state.context.sealed is None
 
 
 def test_an_answer_after_an_edit_joins_both() -> None:

@@ -7,9 +7,10 @@ import pytest
 from evener.context import ContextRules
 from evener.context.view import REMOVED_SCREENSHOT
 from evener.errors import UsageError
-from evener.testing import Call, FakeServer, Received, Tokens, Turn, turn
+from evener.events import Evicted
+from evener.testing import Call, FakeServer, Received, Thinking, Tokens, Turn, turn
 from evener.transport.http import HttpTransport
-from tests.context.servers import MODELS, PIXEL, harness_on, opened, serving
+from tests.context.servers import MODELS, PIXEL, events_of, harness_on, opened, serving
 
 
 class Working:
@@ -70,6 +71,29 @@ def test_a_large_result_is_taken_out_and_the_model_can_page_through_it(wire: str
                 record.call.name == "read_output" and "words and words" in str(record.result) for record in result.records
             )
             assert "result removed to save context" in server.requests[-1].body.decode()
+
+    asyncio.run(go())
+
+
+def test_what_was_made_with_reasoning_that_is_taken_out_is_still_taken_back() -> None:
+    """OpenAI refuses an item under its id without its reasoning: the whole thread would be lost. The id goes with it."""
+
+    class Thoughtful(Working):
+        def __call__(self, received: Received) -> Turn:
+            made = super().__call__(received)
+            return turn(Thinking("I think of the shelf. " * 60), "So:", *made.parts, usage=made.usage)
+
+    async def go() -> None:
+        async with serving("openai_responses", Thoughtful("look", 24)) as (server, model):
+            harness = harness_on(model, ContextRules(window=8_000, reserve=1_000, compact=False))
+            thread = harness.thread()
+            for number in range(2):
+                assert (await thread.run(f"Prompt {number}.")).stop == "done"
+            cuts = [cut for event in await events_of(harness, thread, Evicted) for cut in event.cuts]
+            thoughts = [(cut.message, cut.block) for cut in cuts if cut.kind == "reasoning"]
+            assert thoughts
+            assert len(thoughts) == len(set(thoughts)), "what is gone is not taken out again"
+            assert all(f"Prompt {number}." in server.requests[-1].body.decode() for number in range(2))
 
     asyncio.run(go())
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -62,6 +63,29 @@ async def serving(pages: Pages) -> AsyncIterator[Pages]:
 
 def browsing(pages: Pages) -> BrowserComputer:
     return BrowserComputer([pages.host], patience=PATIENCE)
+
+
+@NEEDED
+def test_the_browser_gets_no_key_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages run in it. What it reads of our environment is written down before it starts."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-of-the-user-0123456789")
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:of-the-user@localhost/")
+    monkeypatch.setenv("no_proxy", "localhost")
+    seen, program = tmp_path / "seen", tmp_path / "chromium"
+    program.write_text(f'#!/bin/sh\nenv > {seen}\nexec {find_chromium()} "$@"\n')
+    program.chmod(0o755)
+
+    async def go() -> None:
+        async with (
+            serving(Pages()) as pages,
+            BrowserComputer([pages.host], program=str(program), patience=PATIENCE) as browser,
+        ):
+            await browser.act(Navigate(f"http://{pages.host}/"))
+
+    asyncio.run(go())
+    told = seen.read_text()
+    assert "of-the-user" not in told
+    assert "no_proxy=localhost" in told
 
 
 @NEEDED

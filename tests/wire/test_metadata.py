@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evener import errors as e
-from evener.transcript import Citation, Reply, TextBlock
+from evener.transcript import Citation, HostedBlock, Reply, TextBlock
 from evener.transcript import delta as d
 from evener.wire import CODECS, Quirks, assemble
 from tests.model.half import CALL, STREAMS, body, data
@@ -141,6 +141,33 @@ def test_what_is_no_number_in_json_is_null(number: str) -> None:
     reply = whole("openai_chat", document.encode())
     survives(reply)
     assert "not a number" in names(reply)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 5000], ids=["large", "small", "long"])
+@pytest.mark.parametrize("field", ["content", "title"])
+def test_a_number_that_no_machine_holds_costs_nothing_in_what_the_provider_did_itself(field: str, number: str) -> None:
+    hosted = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "title": "t"}]}
+    hosted = hosted | {"content": "@"} if field == "content" else hosted | {"content": [{"url": "u", "title": "@"}]}
+    said = {"type": "text", "text": "Hello"}
+    call = {"type": "tool_use", "id": CALL[0], "name": CALL[1], "input": json.loads(CALL[2])}
+    document = body("anthropic_messages", "text") | {"content": [hosted, said, call]}
+    reply = whole("anthropic_messages", json.dumps(document).replace('"@"', number).encode())
+    survives(reply)
+    assert number in next(block.raw for block in reply.blocks if isinstance(block, HostedBlock))
+
+
+@pytest.mark.parametrize("role", ["model", "Assistant", "NaN", "\u2028"])
+def test_a_message_of_an_unknown_role_is_the_answer(role: str) -> None:
+    """It was a block of the provider's own before: an answer without a text that was done."""
+    wire = "openai_responses"
+    document = body(wire, "all")
+    for item in document["output"]:
+        item |= {"role": role} if item["type"] == "message" else {}
+    survives(whole(wire, document))
+    events = STREAMS[wire]("all").whole
+    swapped = json.loads(json.dumps(events).replace('"role": "assistant"', f'"role": {json.dumps(role)}'))
+    assert swapped != list(events)
+    survives(streamed(wire, data(tuple(swapped))))
 
 
 # What a text rests on.

@@ -57,9 +57,10 @@ def plan_compaction(
 
     `summaries` are the messages that earlier compactions made: they are user messages, and no prompts.
     """
-    place = _cut_at(messages, 0.0 if forced else room, rates)
+    begins = _exchanges(messages)
+    place = begins[_cut_at(messages, 0.0 if forced else room, rates)] if messages else 0
     old = messages[:place]
-    keep = _kept(old, pinned, summaries)
+    keep = _kept(old, begins, pinned, summaries)
     dropped = tuple(one for one in old if one.id not in keep)
     freed = size_messages(dropped, rates)
     if not any(one.id not in summaries for one in dropped) or (freed < room * WORTH and not forced):
@@ -81,39 +82,45 @@ def _cut_at(messages: Sequence[Message], room: float, rates: TokenRates) -> int:
     return min(place, here)
 
 
-def _kept(old: Sequence[Message], pinned: Container[str], summaries: Container[str]) -> set[str]:
-    kept: set[str] = set()
+def _exchanges(messages: Sequence[Message]) -> list[int]:
+    """Return for each message where the messages begin that stay or go together: from a call to the last of its results."""
+    begins = list(range(len(messages)))
+    unanswered: dict[str, int] = {}
+    for place, message in enumerate(messages):
+        for block in message.blocks:
+            if type(block) is ToolCall:
+                unanswered[block.id] = place
+            elif type(block) is ToolResult and (called := unanswered.pop(block.call_id, None)) is not None:
+                for between in range(place, called, -1):
+                    begins[between] = min(begins[between], begins[called])
+    return begins
+
+
+def _kept(old: Sequence[Message], begins: Sequence[int], pinned: Container[str], summaries: Container[str]) -> set[str]:
+    """Return the messages that stay: prompts, and what is pinned or has words of the user beside results, with all calls."""
+    alone, whole = set[str](), set[int]()
     for place, message in enumerate(old):
         if message.id in pinned:
-            kept |= _pair(old, place)
+            whole.add(begins[place])
         elif message.id in summaries:
             continue
         elif is_prompt(message):
-            kept.add(message.id)
-        elif speaks(message):  # the user's words beside results: these stay with their calls
-            kept |= _pair(old, place)
-    return kept
-
-
-def _pair(old: Sequence[Message], place: int) -> set[str]:
-    """Return the message with those that its calls or results belong to."""
-    message = old[place]
-    found = {message.id}
-    if message.calls:
-        found |= {one.id for one in old[place + 1 : place + 2] if one.role == "user"}
-    if any(isinstance(block, ToolResult) for block in message.blocks):
-        found |= {one.id for one in old[max(place - 1, 0) : place] if one.role == "assistant"}
-    return found
+            alone.add(message.id)
+        elif speaks(message):
+            whole.add(begins[place])
+    return alone | {one.id for place, one in enumerate(old) if begins[place] in whole}
 
 
 def ask_for_summary(
     dropped: Iterable[Message], prompts: Iterable[Message] = (), *, focus: str = "", most: int = 400_000
 ) -> Transcript:
-    """Return the conversation with the summariser. `most` is how many characters it may have; the middle goes first."""
+    """Return the conversation with the summariser. `most` is how many bytes it may have; the middle goes first."""
     text = "\n".join(_lines((*prompts, *dropped)))
-    if len(text) > most:
+    whole = text.encode()
+    if len(whole) > most:
         half = most // 2
-        text = f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+        first, last = whole[:half].decode(errors="ignore"), whole[-half:].decode(errors="ignore")
+        text = f"{first}\n[... {len(text) - len(first) - len(last):,} characters left out ...]\n{last}"
     wish = f"\nThe user asks you to look above all at: {focus}" if focus else ""
     said = TextBlock(f"<conversation>\n{text}\n</conversation>{wish}")
     return Transcript([Message("user", (said,), id="conversation", created_at=None)], INSTRUCTIONS)

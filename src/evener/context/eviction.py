@@ -1,9 +1,10 @@
 """Which blocks to leave out of requests, in what order, and what that saves. Pure: a function of the view.
 
-First screenshots beyond the newest few, then verbose tool results, then old reasoning: oldest first, until enough is saved.
+First screenshots beyond the newest few, then documents and verbose texts in results, then old reasoning: oldest first, until
+enough is saved.
 What the user said and pinned messages are never touched, and a call never loses its result: what the result holds is replaced.
 A step is worth its price: the provider's cached prefix breaks at the first cut, wherever the others are, so what is cut at
-once costs one break. `deep` also shortens results of the newest exchanges, the largest first, and leaves one screenshot: for
+once costs one break. `excerpt` also shortens results of the newest exchanges, the largest first, and leaves one screenshot: for
 the case that nothing else helps.
 """
 
@@ -14,15 +15,15 @@ import msgspec
 
 from evener.context.accounting import TokenRates, count_block, size_messages
 from evener.context.gate import ContextRules
-from evener.context.view import REMOVED_SCREENSHOT
+from evener.context.view import REMOVED_RESULT, REMOVED_SCREENSHOT
 from evener.events import ContextCut
-from evener.transcript.blocks import ImageBlock, ReasoningBlock, TextBlock, ToolResult
+from evener.transcript.blocks import DocumentBlock, ImageBlock, ReasoningBlock, ResultContent, TextBlock, ToolResult
 from evener.transcript.message import Message
 
 PLACEHOLDER = 40.0
 """Tokens of what stands for a result."""
-EXCERPT = 500
-"""Characters that stay of a result of the newest exchanges."""
+EXCERPTS = (500, 0)
+"""Characters that stay of a result of the newest exchanges: first so many, and none if that is still too much."""
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -71,17 +72,18 @@ def plan_eviction(
     pinned: Container[str] = frozenset(),
     tail: float = inf,
     prefix_bound: bool = False,
-    deep: bool = False,
+    excerpt: int | None = None,
 ) -> Eviction:
     """Return the cuts that save at least `goal` tokens, or all that may be made.
 
     `tail` is how many tokens the newest exchanges may have to be left as they are; the newest is in any case.
-    `prefix_bound`: sealed reasoning after a cut is dead, so it is cut, too.
+    `prefix_bound`: sealed reasoning after a cut is dead, so it is cut, too. `excerpt` is how many characters stay of a result
+    of the newest exchanges; None leaves them as they are.
     """
     start = _protected(messages, rules.tail, tail, rates)
     found: list[tuple[int, ContextCut, float, str]] = []
     saved = 0.0
-    for step in _steps(messages, start, rates, rules, pinned, deep=deep):
+    for step in _steps(messages, start, rates, rules, pinned, excerpt):
         if saved >= goal and step[1].kind != "screenshot":
             break
         found.append(step)
@@ -118,21 +120,20 @@ def _steps(
     rates: TokenRates,
     rules: ContextRules,
     pinned: Container[str],
-    *,
-    deep: bool,
+    excerpt: int | None,
 ) -> Iterator[Found]:
     """Yield all cuts that may be made, in the order in which they are."""
     free = [(place, one) for place, one in enumerate(messages) if one.id not in pinned]
-    yield from _screenshots(free, rates, min(rules.screenshots, 1) if deep else rules.screenshots)
+    yield from _screenshots(free, rates, rules.screenshots if excerpt is None else min(rules.screenshots, 1))
     for place, message in free:
         if place < start:
             yield from _results(place, message, rates, rules.verbose, keep=0)
     for place, message in free:
         if place < start:
             yield from _reasoning(place, message, rates)
-    if deep:
+    if excerpt is not None:
         newest = [
-            cut for place, one in free if place >= start for cut in _results(place, one, rates, 2 * EXCERPT, keep=EXCERPT)
+            cut for place, one in free if place >= start for cut in _results(place, one, rates, 2 * excerpt, keep=excerpt)
         ]
         yield from sorted(newest, key=lambda one: -one[2])
 
@@ -160,11 +161,19 @@ def _results(place: int, message: Message, rates: TokenRates, most: int, *, keep
         if type(block) is not ToolResult:
             continue
         for part, content in enumerate(block.content):
-            if type(content) is TextBlock and len(content.text) > most:
-                text = content.text
-                less = count_block(ToolResult("", (content,)), rates) * (1 - keep / len(text)) - PLACEHOLDER
-                if less > 0:
-                    yield place, ContextCut(message.id, number, "result", part, "", len(text), keep), less, text
+            text, less = _cuttable(content, rates, most, keep)
+            if less > 0:
+                yield place, ContextCut(message.id, number, "result", part, "", len(text), keep if text else 0), less, text
+
+
+def _cuttable(content: ResultContent, rates: TokenRates, most: int, keep: int) -> tuple[str, float]:
+    """Return the text that can be cut, empty for a document, and the tokens that it saves; 0 for what stays."""
+    if type(content) is DocumentBlock:
+        return "", count_block(content, rates) - PLACEHOLDER
+    if type(content) is not TextBlock or len(content.text) <= most or content.text.startswith(REMOVED_RESULT):
+        return "", 0.0
+    text = content.text
+    return text, count_block(ToolResult("", (content,)), rates) * (1 - keep / len(text)) - PLACEHOLDER
 
 
 def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Found]:
@@ -172,7 +181,7 @@ def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Foun
     if message.role != "assistant" or all([type(block) is ReasoningBlock for block in message.blocks]):
         return
     for number, block in enumerate(message.blocks):
-        if type(block) is ReasoningBlock:
+        if type(block) is ReasoningBlock and (block.text or block.seal):  # an empty one says that it was cut
             yield place, ContextCut(message.id, number, "reasoning"), count_block(block, rates) + rates.message, ""
 
 

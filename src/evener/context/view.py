@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.transcript.blocks import (
     Block,
+    DocumentBlock,
     HostedBlock,
     ImageBlock,
     Origin,
@@ -27,9 +28,16 @@ from evener.transcript.transcript import Node, Transcript
 
 REMOVED_SCREENSHOT = "[screenshot removed to save context]"
 """What stands for an image in a tool's result that was taken out (S3.22)."""
+REMOVED_RESULT = "[this result removed to save context: "
+"""How the text begins that stands for a tool's result."""
+REMOVED_REST = "[rest of this result removed to save context: "
 SUMMARY = "[Summary of the conversation so far; the messages that it stands for are no longer shown]\n"
 """How the message begins that stands for those that were compacted."""
 
+BINDING = "openai_responses"
+"""The wire whose items go back under their ids only beside the reasoning that they were made with (sheet 7)."""
+
+UNSAID = msgspec.Raw(b"null")
 RESTORED = (("", 0),)
 """Says that requests have changed since the last answer, by something that took nothing away."""
 ContextEdit = ev.Evicted | ev.Compacted
@@ -87,7 +95,7 @@ def edit_view(context: ContextView, transcript: Transcript, event: ContextEdit |
         if event.id != context.undoable:
             return context
         before = context.before
-        sealed = context.sealed if before is not None and any(map(_is_sealed, before)) else None
+        sealed = context.sealed if any(one.id in context.summaries and _is_sealed(one) for one in before or ()) else None
         undone = replace(context, transcript=before, before=None, undoable="", recent=RESTORED, sealed=sealed)
         earlier = {one.id for one in before or ()}
         if any(one.id in context.summaries and one.id not in earlier for one in context.transcript or ()):
@@ -111,7 +119,9 @@ def edit_view(context: ContextView, transcript: Transcript, event: ContextEdit |
 def _is_sealed(message: Message) -> bool:
     """True if it is a summary that only its maker can read."""
     only = message.blocks[0] if len(message.blocks) == 1 else None
-    return isinstance(only, HostedBlock) and not msgspec.json.decode(only.raw).get("content")
+    if not isinstance(only, HostedBlock):
+        return False
+    return bytes(msgspec.json.decode(only.raw, type=dict[str, msgspec.Raw]).get("content", UNSAID)) in (b"null", b'""')
 
 
 def apply_edit(view: Transcript, edit: ContextEdit) -> Transcript:
@@ -138,12 +148,15 @@ def _evict(view: Transcript, cuts: Sequence[ev.ContextCut]) -> Transcript:
 
 
 def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
+    """Where items are bound to their reasoning, an empty block says that it is gone, so that they go without their ids."""
     blocks: list[Block] = list(message.blocks)
     gone: set[int] = set()
+    bound = message.origin is not None and message.origin.wire == BINDING
     for cut in cuts:
         block = blocks[cut.block] if cut.block < len(blocks) else None
         if cut.kind == "reasoning" and isinstance(block, ReasoningBlock):
-            gone.add(cut.block)
+            blocks[cut.block] = ReasoningBlock()
+            gone |= set() if bound else {cut.block}
         elif isinstance(block, ToolResult) and cut.part < len(block.content):
             content = list(block.content)
             content[cut.part] = _placeholder(content[cut.part], cut)
@@ -155,12 +168,13 @@ def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
 def _placeholder(part: ResultContent, cut: ev.ContextCut) -> ResultContent:
     if cut.kind == "screenshot":
         return TextBlock(REMOVED_SCREENSHOT) if isinstance(part, ImageBlock) else part
+    if isinstance(part, DocumentBlock):
+        return TextBlock(f"{REMOVED_RESULT}{part.name or 'a document'}, {part.media_type}]")
     if not isinstance(part, TextBlock):
         return part
     how = f" Read it with read_output, id {cut.blob}." if cut.blob else ""
-    what = "rest of this" if cut.keep else "this"
-    notice = f"[{what} result removed to save context: {cut.characters:,} characters.{how}]"
-    return TextBlock(f"{part.text[: cut.keep]}\n{notice}" if cut.keep else notice)
+    what = f"{cut.characters:,} characters.{how}]"
+    return TextBlock(f"{part.text[: cut.keep]}\n{REMOVED_REST}{what}" if cut.keep else f"{REMOVED_RESULT}{what}")
 
 
 def _compact(view: Transcript, edit: ev.Compacted) -> Transcript:

@@ -26,7 +26,7 @@ from evener.context.accounting import (
     size_result,
 )
 from evener.context.compaction import WORTH, Compaction, ask_for_summary, plan_compaction, read_summary, why_no_summary
-from evener.context.eviction import Eviction, is_prompt, plan_eviction, speaks, tail_start
+from evener.context.eviction import EXCERPTS, Eviction, is_prompt, plan_eviction, speaks, tail_start
 from evener.context.gate import ContextRules, RoomFacts, WindowGate, gate_of
 from evener.context.provider_side import context_edits, read_compaction
 from evener.context.view import SUMMARY
@@ -240,7 +240,9 @@ class ContextKeeper:
         ]
         kept = size_messages(fixed, account.rates)
         tail = tuple(one for one in messages[start:] if one.id not in pinned)
-        most = plan_eviction(tail, float("inf"), rates=account.rates, rules=self.rules, pinned=pinned, deep=True).saved
+        most = plan_eviction(
+            tail, float("inf"), rates=account.rates, rules=self.rules, pinned=pinned, excerpt=EXCERPTS[-1]
+        ).saved  # fmt: skip
         return account.frame + max(kept - most, 0.0)
 
     async def too_large(self, state: RunState, message: Message, model: Askable) -> str:
@@ -313,10 +315,11 @@ class ContextKeeper:
                 total = measured.account.total + _waiting(host.state, measured.account.rates)
                 self._compacted[model.name] = total
                 found = self._evict(host.state, called, measured, total) if total > gate.gate else Eviction()
+        for excerpt in EXCERPTS:
+            if total - found.saved > gate.most:
+                found = self._evict(host.state, called, measured, total, excerpt)
         if total - found.saved > gate.most:
-            found = self._evict(host.state, called, measured, total, deep=True)
-        if total - found.saved > gate.most:
-            await self._give_up(host, model, measured, total)
+            await self._give_up(host, called, model, measured, total)
             return None
         if not found.cuts or (found.saved < gate.most * WORTH and total <= gate.most):
             return ()
@@ -365,13 +368,14 @@ class ContextKeeper:
         self._learnt[name] = int(min(said, self._learnt.get(name, said)) * (1.0 if refused.limit else 0.9))
 
     def _evict(
-        self, state: RunState, called: ev.ModelCalled, measured: _Measured, total: float, *, deep: bool = False
+        self, state: RunState, called: ev.ModelCalled, measured: _Measured, total: float, excerpt: int | None = None
     ) -> Eviction:
         messages = apply(state, called).view.messages
         pinned = state.context.pinned if state.context else frozenset[str]()
         return plan_eviction(
             messages, total - measured.gate.target, rates=measured.account.rates, rules=self.rules, pinned=pinned,
-            tail=measured.gate.target * TAIL, prefix_bound=measured.around.facts.prefix_bound, deep=deep,
+            tail=measured.gate.target * TAIL, prefix_bound=measured.around.facts.prefix_bound,
+            excerpt=excerpt,
         )  # fmt: skip
 
     async def _written(self, state: RunState, found: Eviction, cause: ev.CutCause, total: float) -> ev.Evicted:
@@ -385,11 +389,11 @@ class ContextKeeper:
             broken=round(found.broken), fresh=round(found.fresh), head=last.id if last else "",
         )  # fmt: skip
 
-    async def _give_up(self, host: RoomHost, model: Askable, measured: _Measured, total: float) -> None:
-        gate, context = measured.gate, host.state.context
-        floor = self._floor(host.state, measured.account)
+    async def _give_up(self, host: RoomHost, called: ev.ModelCalled, model: Askable, measured: _Measured, total: float) -> None:
+        gate, context, state = measured.gate, host.state.context, apply(host.state, called)
+        floor = self._floor(state, measured.account)
         summaries = context.summaries if context else frozenset[str]()
-        said = [one for one in host.state.view if is_prompt(one) and one.id not in summaries]
+        said = [one for one in state.view if is_prompt(one) and one.id not in summaries]
         prompts = size_messages(said, measured.account.rates)
         tried = " The rest could not be summarised: `evener show` says why." if context and context.failed else ""
         message = (
@@ -492,9 +496,10 @@ class ContextKeeper:
     ) -> Answered | EvenerError | NoRoom | None:
         kept = set(wanted.kept)
         prompts = tuple(one for one in host.state.view if one.id in kept and is_prompt(one))
+        dropped = _readable(host.state, wanted.dropped)
         measured = self._measure(host.state, model)
         most = int(measured.gate.most / max(measured.account.rates.text, 0.2) * 0.8) if measured.gate.most else 400_000
-        return await host.ask_aside(model, model.ask(ask_for_summary(wanted.dropped, prompts, focus=focus, most=most)))
+        return await host.ask_aside(model, model.ask(ask_for_summary(dropped, prompts, focus=focus, most=most)))
 
     def _judge(
         self, state: RunState, made: Answered | EvenerError | NoRoom | None, wanted: Compaction, account: Account, *,
@@ -567,6 +572,16 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
             told, shown = size_result(pending.result.content, rates)
             tokens += told + shown
     return tokens + size_messages(state.steering, rates) if state.steering else tokens
+
+
+def _readable(state: RunState, dropped: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return what a summary is to stand for; for a summary that only its maker can read, the messages behind it."""
+    context = state.context
+    if context is None or context.sealed is None:
+        return dropped
+    shown = {one.id for one in state.view}
+    behind = (one for one in state.transcript if one.id not in shown)
+    return (*behind, *(one for one in dropped if one.id not in context.summaries))
 
 
 def _saved(state: RunState) -> Mapping[str, float]:

@@ -195,10 +195,18 @@ def line_of(own: Mapping[str, msgspec.Raw], named: Iterable[str]) -> str:
     """Return the fields in `named` as words, then the input and the outcome."""
     named = tuple(named)
     head = " ".join(found for name in named if (found := word(own.get(name))))
-    said = {name: msgspec.json.decode(value) for name, value in own.items() if name not in named}
+    said = {name: value_in(raw) for name, raw in own.items() if name not in named}
     words = "; ".join(_words(said))
     line = f"{head}: {words}" if words else head
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
+
+def value_in(raw: msgspec.Raw) -> object:
+    """Return a value that is read for people only; None for one that this machine cannot hold, such as 1e999."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _words(value: object) -> Iterator[str]:

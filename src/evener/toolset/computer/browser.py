@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from evener.encodings.native import actions as a
 from evener.errors import UsageError
+from evener.local.environment import child_environment
 from evener.tools.result import ModelRetry
 from evener.toolset.computer.tools import Shot
 
@@ -253,7 +254,10 @@ class BrowserComputer:
         known = f"--host-resolver-rules={', '.join([*rules, 'MAP * ~NOTFOUND'])}"
         root = sys.platform != "win32" and os.geteuid() == 0  # which Chromium gives no sandbox
         arguments = [*ARGUMENTS, known, *(["--no-sandbox"] if root else [])]
-        chromium = await playwright.chromium.launch(executable_path=program, args=arguments, timeout=self._patience)
+        proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+        chromium = await playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=self._patience, env={**child_environment(os.environ), **proxies}
+        )
         self._open = (playwright, chromium)
         context = await chromium.new_context(
             viewport={"width": self.screen[0], "height": self.screen[1]}, accept_downloads=False, service_workers="block"

@@ -8,7 +8,7 @@ import msgspec
 from evener.transcript import delta as d
 from evener.transcript.blocks import Citation, HostedBlock
 from evener.wire.anthropic_messages.encode import WIRE
-from evener.wire.prefix import dict_of, dumps, line_of, word
+from evener.wire.prefix import dict_of, dumps, line_of, value_in, word
 from evener.wire.reading import Place, read_some
 from evener.wire.schema import as_list
 
@@ -69,7 +69,7 @@ def hosted_block(own: dict[str, msgspec.Raw], provider: str = "", whose: Whose =
 
 def _quote(own: dict[str, msgspec.Raw]) -> str:
     """Return what the user gave the model to read, in full, under its title."""
-    said = {name: msgspec.json.decode(value) for name, value in own.items()}
+    said = {name: value_in(raw) for name, raw in own.items()}
     source = said.get("source")
     parts = dict_of(source).get("content") if isinstance(source, dict) else said.get("content")
     texts = [parts] if isinstance(parts, str) else [dict_of(part).get("text") for part in as_list(parts)]

@@ -327,6 +327,8 @@ STATUS: dict[str, StopReason] = {
 }
 OURS = {"function_call": ("type", "call_id", "name", "arguments"), FREE_CALL: ("call_id", "name", "input")}
 """By the type of a call, its fields that have neutral words; the others are sealed."""
+THEIRS = ("user", "system", "developer")
+"""Roles of messages that a compaction hands back; a message of any other role is the answer."""
 COMPACTED = "response.compaction"
 KEPT = ("response.output_item.", "response.output_text.", "response.created")
 """How events are named that must be understood, besides the terminal ones."""
@@ -413,7 +415,7 @@ class _Turn(msgspec.Struct, gc=False):
             self._begin_call(number, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
             arguments = free_arguments(call.input or "") if kind == FREE_CALL else call.arguments or "{}"
             self._end_call(number, arguments, kept, word(kept.get("id")), found)
-        elif kind == "message" and text_in(named.role) in ("", "assistant"):  # a compaction hands the user's back, too
+        elif kind == "message" and text_in(named.role) not in THEIRS:
             self._complete_message(number, raw, found)
         elif kind == "reasoning":
             self._complete_reasoning(number * ROOM, raw, found)

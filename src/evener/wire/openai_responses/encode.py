@@ -601,7 +601,7 @@ def _write_reasoning(out: ExchangeWriter, block: ReasoningBlock, why: str) -> No
     elif block.text.strip() and out.ask.foreign_reasoning == "text":
         out.degrade("reasoning", f"sent as plain text: {why}", block)
         _write_item(out, {"role": "assistant", "content": block.text})
-    else:
+    elif block.text or block.seal:  # an empty one holds nothing that could be lost
         out.drop("reasoning", why, block)
 
 
