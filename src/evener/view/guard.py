@@ -1,7 +1,8 @@
 """Who may ask the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others: 403.
 
 The token is the first part of the path, so nothing at all is served without it. A page of another site knows neither the token
-nor, by DNS rebinding, a Host that passes.
+nor, by DNS rebinding, a Host that passes. A browser that follows the address from elsewhere gets the page and nothing else:
+`evener view` opens it by a file, which is another site.
 """
 
 import hmac
@@ -54,9 +55,15 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and origin != b"http://" + host:
             return False
-        if headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none"):
+        own = headers.get(b"sec-fetch-site", b"none") in (b"same-origin", b"none")
+        if not own and not (scope["method"] == "GET" and given[2] == "" and _is_followed(headers)):
             return False
         return scope["method"] in ("GET", "HEAD") or (scope["method"] == "POST" and _is_ours(headers))
+
+
+def _is_followed(headers: dict[bytes, bytes]) -> bool:
+    """True if a browser goes to the address in a tab of its own: the site that sent it there cannot read the answer."""
+    return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
 
 
 def _is_ours(headers: dict[bytes, bytes]) -> bool:
