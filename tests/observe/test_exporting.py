@@ -85,7 +85,7 @@ def test_without_a_word_traces_are_kept_beside_the_store(tmp_path: Path, monkeyp
 
 def test_spans_that_were_written_when_the_run_last_stopped_are_not_written_again(tmp_path: Path) -> None:
     mine = TraceRecorder(TraceSettings(str(tmp_path)))
-    mine.record(EndedRun("t", "shop", tuple(log_of_a_failure()), since=8.5))
+    mine.record(EndedRun("t", "shop", tuple(log_of_a_failure()), again=7))
     mine.close(PATIENCE)
     assert [span.kind for span in lines(tmp_path)] == ["agent"]
 
