@@ -278,7 +278,10 @@ def test_what_a_run_that_stopped_has_recorded_is_not_recorded_again_and_what_a_d
 
 def test_events_of_an_earlier_run_are_not_recorded_with_one_that_was_resumed() -> None:
     first = log_of_a_failure()[4:]  # its prompt is not among them
-    again = [ev.Prompted(at=20.0, run="s", message=Message.user_text("go")), ev.Finished(at=21.0, run="s", cause="done")]
+    again: list[ev.Event] = [
+        ev.Prompted(at=20.0, run="s", message=Message.user_text("go")),
+        ev.Finished(at=21.0, run="s", cause="done"),
+    ]
     (span,) = recorder.spans_of(EndedRun("t", "", (*first, *again), first=5, again=9), content=False)
     assert (span.kind, span.seq, span.end) == ("agent", 8, 21.0)
 

@@ -166,7 +166,14 @@ def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
         begins = max((place for place, event in enumerate(events) if isinstance(event, Prompted)), default=0)
         events, first = events[begins:], first + begins
     found = fold_spans(
-        events, log=run.log, agent=run.agent, thread=run.thread, config=run.config, first=first, again=run.again, content=content
+        events,
+        log=run.log,
+        agent=run.agent,
+        thread=run.thread,
+        config=run.config,
+        first=first,
+        again=run.again,
+        content=content,
     )
     return list(redact_spans((span for span in found if span.end), trace_funnel(), content=content))
 

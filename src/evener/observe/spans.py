@@ -331,7 +331,7 @@ class _SpanFold:
         }
         for tool in self._tools:
             if tool.name == event.tool and tool.description:
-                span.attributes["gen_ai.tool.description"] = tool.description[:ABOUT]
+                span.attributes["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
                 break
         if event.call in self._asked:
             span.content["gen_ai.tool.call.arguments"] = names.cut_text(self._asked[event.call])
