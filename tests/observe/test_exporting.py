@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from evener import Harness, MemoryStore, tool
 from evener import events as ev
 from evener.observe import join_trace, recorder
+from evener.observe.conventions import LONGEST, WORD
 from evener.observe.export import KEY_SHAPES, KEY_WORDS, encode_spans, redact_spans, trace_funnel
 from evener.observe.otlp import OtlpSink, send_all, traces_url
 from evener.observe.recorder import EndedRun, TraceRecorder, TraceSettings, record_run
@@ -23,6 +24,7 @@ from evener.observe.spans import TraceSpan, fold_spans
 from evener.observe.trace_context import trace_header
 from evener.store.redaction import Funnel
 from evener.testing.scripted_model import ScriptedModel, calls
+from evener.transcript.ask import ToolSpec
 from evener.transcript.blocks import TextBlock, ToolCall
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop
@@ -85,7 +87,7 @@ def test_without_a_word_traces_are_kept_beside_the_store(tmp_path: Path, monkeyp
 
 def test_spans_that_were_written_when_the_run_last_stopped_are_not_written_again(tmp_path: Path) -> None:
     mine = TraceRecorder(TraceSettings(str(tmp_path)))
-    mine.record(EndedRun("t", "shop", tuple(log_of_a_failure()), since=8.5))
+    mine.record(EndedRun("t", "shop", tuple(log_of_a_failure()), again=7))
     mine.close(PATIENCE)
     assert [span.kind for span in lines(tmp_path)] == ["agent"]
 
@@ -208,7 +210,8 @@ def test_keys_that_this_process_never_used_are_known_by_their_shape() -> None:
     shapes = [
         "sk-proj-{}", "sk-ant-api03-{}", "sk_live_{}", "ghp_{}", "github_pat_{}", "xoxb-{}", "AIzaSy{}", "hf_{}", "gsk_{}",
         "eyJhbGciOi.{}.sig", "Authorization: Bearer {}", "API_KEY={}", "postgres://user:{}@host/db",
-        "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----", "\x1b[32msk-{}\x1b[0m", "\x1fsk-{}",
+        "?k=%22sk-{}%22", "AccountKey={}", '{{"password":"{}"}}', '{{"x": "{{\\"client_secret\\": \\"{}\\"}}"}}',
     ]  # fmt: skip
     keys = [f"{number:03d}{'aB3dE6gH' * 5}" for number in range(1_000)]
     said = [shapes[place % len(shapes)].format(key) for place, key in enumerate(keys)]
@@ -225,13 +228,31 @@ def test_keys_that_this_process_never_used_are_known_by_their_shape() -> None:
     assert json.loads(next(redact_spans(spans, trace_funnel(), content=True)).content["gen_ai.input.messages"]), "still JSON"
 
 
+@pytest.mark.parametrize("between", [",", '","', "A"], ids=["commas", "minified JSON", "nothing"])
+def test_no_part_of_a_key_is_left_where_a_text_was_cut(between: str) -> None:
+    """A filter that knows the key does not know the half of it."""
+    key = "Zq7Tn4Wm1Kp8Xs3Vb6Hd9Rf2Lc5Gj0Ya"
+    note_secret(key)
+    for place in (*range(0, 48, 8), *range(WORD - 8, WORD + 48, 8)):
+        filling = f"{between}B" * ((LONGEST - place) // (len(between) + 1))
+        text = f"{filling}{between}{key}{between}{'C' * LONGEST}"
+        spec = ToolSpec("look", text[LONGEST - 1_000 :], "{}")
+        events: list[ev.Event] = [
+            ev.Configured(at=1.0, model="m", tools=(spec,)),
+            ev.Prompted(at=1.0, run="r", message=Message.user_text(text)),
+            ev.CallStarted(at=2.0, call="c", tool="look", key="k"),
+        ]
+        spans = fold_spans(events, log="t", content=True)
+        left = encode_spans(redact_spans(spans, trace_funnel(), content=True)).decode()
+        assert key[:8] not in left, place
+
+
 @pytest.mark.parametrize("shape", KEY_SHAPES)
 @given(data=st.data())
 def test_all_that_looks_like_a_key_holds_one_of_the_words_that_are_looked_for_first(shape: str, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(shape))
-    found = re.search(shape, text)
-    assert found is not None
-    assert not text.isascii() or any(word in found[0].lower() for word in KEY_WORDS)
+    assert re.search(shape, text)
+    assert not text.isascii() or any(word in text.lower() for word in KEY_WORDS)
 
 
 @to_the_end

@@ -8,7 +8,7 @@ import pytest
 
 from evener import Harness, MemoryStore, tool
 from evener import events as ev
-from evener.errors import EvenerError
+from evener.errors import EvenerError, TruncatedStream
 from evener.harness import Subagent
 from evener.harness.approvals import Decision
 from evener.observe import current_trace, join_trace, recorder
@@ -171,6 +171,10 @@ def test_a_traceparent_that_is_not_valid_is_no_traceparent() -> None:
     assert [parse_traceparent(text) for text in wrong] == [None] * len(wrong)
     assert parse_traceparent(CALLER) is not None
     assert parse_traceparent(CALLER.replace("00-", "01-", 1) + "-later") is not None, "a later version may say more"
+    assert parse_traceparent(CALLER.replace("00-", "01-", 1) + ".later") is None
+    found = parse_traceparent(CALLER[:-2] + "ff")
+    assert found is not None
+    assert found.header == CALLER[:-2] + "03", "flags that we do not know are not passed on"
 
 
 def log_of_a_failure() -> list[ev.Event]:
@@ -231,18 +235,85 @@ async def test_a_live_run_of_a_branch_has_the_same_spans_as_its_log_later(monkey
     monkeypatch.setattr(recorder.RECORDER, "_settings", TraceSettings("somewhere"))
     monkeypatch.setattr(recorder.RECORDER, "record", kept.append)
     store = MemoryStore()
-    script: list[Reply | EvenerError | str] = ["one", calls(ToolCall.of("c", "look", {"what": "it"})), "two"]
+    down = TruncatedStream("cut off")
+    script: list[Reply | EvenerError | str] = ["one", down, calls(ToolCall.of("c", "look", {"what": "it"})), "two"]
     one = Harness(ScriptedModel(script), tools=[look], store=store, name="shop")
     first = await one.run("go")
     fork = await one.thread(first.thread).fork()
     await fork.run("again")
     later = fold_spans(await store.read(fork.log), log=fork.log, agent="shop", content=True)
     live = recorder.spans_of(kept[-1], content=True)
-    assert [span.name for span in live] == ["invoke_agent shop", "chat model", "execute_tool look", "chat model"]
-    strip = [msgspec.structs.replace(span, seq=0) for span in later[-len(live) :]]
-    assert [msgspec.structs.replace(span, seq=0) for span in live] == strip
+    assert [span.kind for span in live] == ["agent", "model", "retry", "model", "tool", "model"]
+    assert live == later[-len(live) :]
     assert live[0].attributes["gen_ai.conversation.id"] == first.thread
-    assert live[2].attributes["gen_ai.tool.description"] == "Look it up."
+    assert live[4].attributes["gen_ai.tool.description"] == "Look it up."
+
+
+@pytest.mark.parametrize("later", [100.0, -100.0], ids=["the clock goes on", "the clock is set back"])
+def test_what_a_run_that_stopped_has_recorded_is_not_recorded_again_and_what_a_dead_one_had_is(later: float) -> None:
+    asks = Message("assistant", (ToolCall.of("c", "pay", {"amount": 3}),))
+    asked: list[ev.Event] = [
+        ev.Prompted(at=200.0, run="r", message=Message.user_text("go")),
+        ev.ModelCalled(at=201.0, model="m", id="m1"),
+        ev.Replied(at=202.0, message=asks, stop=Stop("tools")),
+    ]
+    at = 203.0 + later
+    question = ev.ApprovalAsked(at=203.0, id="q", interrupt="tool", questions=(ev.Question("c", "d"),))
+    waited: list[ev.Event] = [*asked, question, ev.ApprovalDecided(at=at, id="q", key="c", digest="d", verdict="allow")]
+    started = ev.CallStarted(at=at, call="c", tool="pay", key="k")
+    goes_on: list[ev.Event] = [
+        ev.CallFinished(at=at + 1, call="c", ok=True, content=()),
+        ev.ModelCalled(at=at + 2, model="m", id="m2"),
+        ev.Finished(at=at + 3, run="r", cause="done"),
+    ]
+    stopped = EndedRun("t", "", (*waited, started, *goes_on), again=5)
+    assert [span.kind for span in recorder.spans_of(stopped, content=False)] == ["agent", "approval", "tool", "model"]
+    died = EndedRun("t", "", (*asked, started, ev.Resumed(at=at, epoch=2), *goes_on), again=5)
+    assert [span.kind for span in recorder.spans_of(died, content=False)] == ["agent", "model", "tool", "model"]
+    twice = EndedRun("t", "", (*waited, started, ev.Resumed(at=at, epoch=2), *goes_on), again=7)
+    assert [span.kind for span in recorder.spans_of(twice, content=False)] == ["agent", "approval", "tool", "model"]
+    for run in (stopped, died, twice):
+        assert all(span.end >= span.start for span in recorder.spans_of(run, content=False))
+
+
+def test_events_of_an_earlier_run_are_not_recorded_with_one_that_was_resumed() -> None:
+    first = log_of_a_failure()[4:]  # its prompt is not among them
+    again: list[ev.Event] = [
+        ev.Prompted(at=20.0, run="s", message=Message.user_text("go")),
+        ev.Finished(at=21.0, run="s", cause="done"),
+    ]
+    (span,) = recorder.spans_of(EndedRun("t", "", (*first, *again), first=5, again=9), content=False)
+    assert (span.kind, span.seq, span.end) == ("agent", 8, 21.0)
+
+
+@to_the_end
+async def test_calls_of_one_id_in_two_turns_have_spans_of_their_own() -> None:
+    """Some servers number the calls of each answer anew."""
+    store = MemoryStore()
+    script = [calls(ToolCall.of("call_0", "look", {"what": what})) for what in ("it", "more")]
+    result = await Harness(ScriptedModel([*script, "done"]), tools=[look], store=store).run("go")
+    one, other = by_kind(await read(store, result.thread))["tool"]
+    assert one.span != other.span
+
+
+@to_the_end
+async def test_a_question_ends_with_the_run_that_is_given_up() -> None:
+    store = MemoryStore()
+    one = Harness(ScriptedModel([calls(ToolCall.of("c", "pay", {"amount": 3}))]), tools=[pay], store=store)
+    waits = await one.run("go")
+    thread = one.thread(waits.thread)
+    await thread.cancel("never mind")
+    await thread.resume()
+    spans = by_kind(await read(store, waits.thread))
+    assert (spans["approval"][0].end, spans["approval"][0].error) == (spans["agent"][0].end, "interrupted")
+
+
+def test_a_failure_after_which_nothing_is_tried_again_has_no_retry() -> None:
+    failed = log_of_a_failure()[:4]
+    ends = ev.Finished(at=9.0, run="r", cause="provider_error")
+    assert [span.kind for span in fold_spans([*failed, ends], log="t")] == ["agent", "model"]
+    stopped = fold_spans([*failed, msgspec.structs.replace(ends, cause="cancelled")], log="t")
+    assert [span.kind for span in stopped] == ["agent", "model", "retry"], "the pause was cut off"
 
 
 def test_what_was_under_way_when_a_holder_died_ends_as_interrupted() -> None:
@@ -252,6 +323,20 @@ def test_what_was_under_way_when_a_holder_died_ends_as_interrupted() -> None:
         ev.Resumed(at=9.0, epoch=2),
     ]
     assert [(span.kind, span.end, span.error) for span in fold_spans(events, log="t")][1] == ("model", 9.0, "interrupted")
+
+
+def test_a_call_that_is_started_again_by_another_holder_is_one_span_from_its_first_start() -> None:
+    started = ev.CallStarted(at=4.0, call="c", tool="look", key="k")
+    events: list[ev.Event] = [
+        *log_of_a_failure()[:2],
+        started,
+        ev.Resumed(at=9.0, epoch=2),
+        msgspec.structs.replace(started, at=10.0),
+        ev.CallFinished(at=11.0, call="c", ok=True, content=()),
+        ev.Finished(at=12.0, run="r", cause="done"),
+    ]
+    (span,) = by_kind(fold_spans(events, log="t"))["tool"]
+    assert (span.start, span.end, span.error) == (4.0, 11.0, "")
 
 
 def test_folding_is_a_function_of_the_log_alone() -> None:

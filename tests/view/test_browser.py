@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,33 @@ async def test_a_run_goes_on_from_the_page() -> None:
         await page.get_by_label("Model (empty: the same)").fill("nowhere:none")
         await page.get_by_role("button", name="Send").click()
         await expect(page.get_by_role("alert")).to_contain_text("nowhere")
+        watched.said.clear()  # the refusal
+
+
+@to_the_end
+async def test_a_thread_of_any_name_is_shown_forked_and_exported() -> None:
+    """Callers name threads as they like, and a command that is shown is for a shell."""
+    name = "tenant 7/chat?#1 100% 'ü'"
+    store = MemoryStore()
+    await Harness(ScriptedModel(["First."]), store=store).thread(name, begin=True).run("Hello")
+    async with looking(store) as watched:
+        page = await watched.open()
+        await page.locator("a.thread").click()
+        for place, there in enumerate(SCREENS.values()):
+            await page.get_by_role("tab").nth(place).click()
+            await expect(page.locator("main").locator(there).first).to_be_visible()
+        for link in ("Export as HTML", "Export the thread as JSON lines"):
+            async with page.expect_download() as download:
+                await page.get_by_text(link).click()
+            assert (await (await download.value).path()).stat().st_size > 0
+        await page.get_by_role("tab", name="Conversation").click()
+        await page.get_by_role("button", name="Resume").click()
+        words = ["evener", "resume", "--store", "x.db", name]
+        await expect(page.locator(".goon .mark")).to_have_text(f"This viewer has no harness. Run: {shlex.join(words)}")
+        await page.locator("article.assistant").get_by_role("button", name="Fork").click()
+        await expect(page.get_by_text("A branch begins here")).to_be_visible()
+        await watched.open("#/log/%E0%A4%A")
+        await expect(page.get_by_role("alert").first).to_contain_text("There is no log")
         watched.said.clear()  # the refusal
 
 

@@ -55,7 +55,10 @@ FOREIGN = [
     {"origin": "https://127.0.0.1:{port}"},
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "document"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
 ]
+FOLLOWED = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 
 
 @to_the_end
@@ -66,6 +69,14 @@ async def test_a_foreign_host_origin_or_site_is_refused_everywhere() -> None:
             for headers in FOREIGN:
                 sent = {name: value.replace("{port}", port) for name, value in headers.items()}
                 assert await ask(url, method, path, **sent) == 403, (method, path, headers)
+
+
+@to_the_end
+async def test_a_browser_that_follows_the_address_from_elsewhere_gets_the_page_and_nothing_else() -> None:
+    async with viewing(MemoryStore()) as url:
+        for method, path in addresses():
+            expected = 200 if (method, path) == ("GET", "") else 403
+            assert await ask(url, method, path, **FOLLOWED) == expected, (method, path)
 
 
 @to_the_end

@@ -318,6 +318,14 @@ async def test_an_export_to_html_runs_nothing(tmp_path: Path) -> None:
 
 
 @to_the_end
+async def test_what_cannot_be_exported_is_told_in_a_sentence() -> None:
+    async with viewing(MemoryStore()) as url:
+        for path in ("export/nope.html", "export/nope.jsonl", "api/media/nope/1/message/blocks/0"):
+            answer = await fetch(url + path)
+            assert (answer.status, answer.json["kind"]) == (409, "NoLog"), path
+
+
+@to_the_end
 async def test_a_page_is_told_when_a_log_grows(tmp_path: Path) -> None:
     store = open_file(tmp_path)
     await write(store, "t", *events_of_turn(0, 1e9)[:1])

@@ -342,6 +342,8 @@ class Driver:
         self._budget = budget
         self._home = home
         self._log = log
+        self.before = log.length
+        """How many events the log had."""
         self._name = log.lease.log
         self._agent = agent
         self._teller = Teller(place, show)
@@ -901,7 +903,7 @@ class Driver:
             self._agent.models,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
-        token, traced = current_site.set(site), current_trace.set(self._place_in_trace(step.call.id))
+        token, traced = current_site.set(site), current_trace.set(self._place_in_trace(self._key(step.call)))
         try:
             done = await self._call_tool(step)
         finally:

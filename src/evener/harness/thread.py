@@ -789,20 +789,20 @@ class Thread(Generic[Output]):
         except BaseException as error:
             tell_broken_off(driver, hooks, error)
             raise
-        events = await self._of_last_run(driver) if resumed else driver.events
+        before, events = await self._of_last_run(driver) if resumed else (driver.before, driver.events)
         tell_end(driver, hooks, events)
-        since = driver.events[0].at if resumed and driver.events else 0.0
-        record_run(self._log, self._name, events, thread=state.thread, config=state.config, since=since)
+        again = driver.before + 1 if resumed else 0
+        record_run(self._log, self._name, events, thread=state.thread, config=state.config, first=before + 1, again=again)
         result = await self._complete(result_of(state, events, log=self._log, warnings=driver.warnings), driver.events)
         if result.stop == "provider_error" and driver.error is not None:
             raise driver.error
         return result
 
-    async def _of_last_run(self, driver: Driver) -> list[ev.Event]:
-        """Return the events of the log from the last prompt on, or more."""
-        return (
-            await since_last(self._store, self._log, lambda event: isinstance(event, ev.Prompted), at_least=len(driver.events))
-        )[1]
+    async def _of_last_run(self, driver: Driver) -> tuple[int, list[ev.Event]]:
+        """Return the events of the log from the last prompt on, or more, and the number before them."""
+        return await since_last(
+            self._store, self._log, lambda event: isinstance(event, ev.Prompted), at_least=len(driver.events)
+        )
 
     async def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
         """With the structured answer as the type that was asked for (without one, the text is the answer), with the pad, and

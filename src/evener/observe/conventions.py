@@ -4,6 +4,7 @@ They are in development (repository semantic-conventions-genai), and no package 
 What the cache wrote has two spellings, and backends read one or the other: both are given.
 """
 
+import string
 from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
@@ -154,14 +155,17 @@ def usage_attributes(usage: Usage) -> dict[str, Attribute]:
 LONGEST = 32_768
 """Characters of one text in a span."""
 WORD = 4_096
+KEYS = f"{string.ascii_letters}{string.digits}!#$%*+-./=?@\\^_`~"
+"""What keys are made of."""
 
 
-def cut_text(text: str) -> str:
+def cut_text(text: str, most: int = LONGEST) -> str:
     """Return a text that is not too long. It is cut between two words: half a key would not be known for one."""
-    if len(text) <= LONGEST:
+    if len(text) <= most:
         return text
-    head = text[:LONGEST]
-    kept = head[: max(head.rfind(" "), head.rfind("\n"))] if " " in head[-WORD:] or "\n" in head[-WORD:] else head[:-WORD]
+    head = text[:most]
+    space = max(head.rfind(" ", -WORD), head.rfind("\n", -WORD))
+    kept = head[:space] if space >= 0 else head.rstrip(KEYS)
     return f"{kept}... ({len(text):,} characters)"
 
 

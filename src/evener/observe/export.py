@@ -1,5 +1,6 @@
 """What leaves a process of its spans: redacted attributes, as lines of JSON. Pure but for the secrets that it takes out."""
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -14,24 +15,37 @@ CUT = 262_144
 """Characters of one attribute that are exported; texts in it were cut before."""
 
 
-EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-"""Where a key can begin. A span holds JSON, in which a line break is written with a letter."""
+EDGE = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9;\[]m))"
+"""Where a key can begin. A span holds JSON, in which a control character is written with letters; a URL has letters for others,
+and the codes of a terminal's colours end with one."""
+NAMED = r"(?:api|access|account|private|signing)[_-]?key|secret|passw(?:or)?d|access[_-]?token|auth[_-]?token"
+QUOTED = tuple(
+    f"{name}{end}"
+    for name in "api_key api-key apikey access_key private_key secret password passwd access_token auth_token".split()
+    for mark in ('"', '\\"', '\\\\\\"')
+    for end in (f"{mark}:{mark}", f"{mark}: {mark}")
+)
+"""What stands before a secret in JSON, also in JSON within a text of JSON, twice."""
 KEY_SHAPES = (
-    EDGE
-    + r"[sprx](?:k|ai)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{12,}[A-Za-z0-9_-]*",  # OpenAI, Anthropic, Stripe, xAI and others
-    EDGE + r"(?:gsk|hf|r8|npm|pypi|glpat|tgp|nvapi|pplx|csk|fw|whsec|dop_v1|lin_api)[-_][A-Za-z0-9_-]{16,}",
-    EDGE + r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
-    EDGE + r"xox[a-z]-[A-Za-z0-9-]{10,}",
-    EDGE + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
-    EDGE + r"AIza[A-Za-z0-9_-]{30,}",
-    EDGE + r"ya29\.[A-Za-z0-9_-]{20,}",
-    EDGE + r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{8,}\.?[A-Za-z0-9_-]*",  # JSON web tokens
+    r"(?=[sprx][ka])"
+    + EDGE
+    + r"[sprx](?:k|ai)[-_](?:[A-Za-z0-9]{1,64}[-_]){0,8}[A-Za-z0-9]{12,}[A-Za-z0-9_-]*",  # OpenAI, Anthropic, Stripe, xAI
+    r"(?=[a-z])" + EDGE + r"(?:gsk|hf|r8|npm|pypi|glpat|tgp|nvapi|pplx|csk|fw|whsec|dop_v1|lin_api)[-_][A-Za-z0-9_-]{16,}",
+    r"(?=g)" + EDGE + r"(?:gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}",
+    r"(?=x)" + EDGE + r"xox[a-z]-[A-Za-z0-9-]{10,}",
+    r"(?=A)" + EDGE + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
+    r"(?=A)" + EDGE + r"AIza[A-Za-z0-9_-]{30,}",
+    r"(?=y)" + EDGE + r"ya29\.[A-Za-z0-9_-]{20,}",
+    r"(?=e)" + EDGE + r"eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{8,}\.?[A-Za-z0-9_-]*",  # JSON web tokens
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\")|\Z)",
     r"(?i)(?:bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*",
     r"://[^\s/@:\"]+:[^\s/@\"]{3,}@",  # a password in an address
-    r"(?i)(?:api[_-]?key|secret|passw(?:or)?d|access[_-]?token|auth[_-]?token)[A-Za-z0-9_-]*[ \t]*[:=][ \t]*[^\s\"\\,;]{8,}",
+    rf"(?i)(?:{NAMED})[A-Za-z0-9_-]{{0,40}}[ \t]{{0,8}}[:=][ \t]{{0,8}}[^\s\"\\,;]{{8,}}",
+    rf"(?i)(?<=\")(?=[^\s\"\\]{{8}})(?:{'|'.join(f'(?<={re.escape(name)})' for name in QUOTED)})[^\s\"\\]{{8,}}",
 )
-"""What looks like a key, whoever made it. A trace is read by others than its thread, so here a false alarm costs little."""
+"""What looks like a key, whoever made it. A trace is read by others than its thread, so here a false alarm costs little.
+
+Repetitions are bounded where a text could repeat what stands before them: looking for these holds up the whole process."""
 KEY_WORDS = (
     *"k- k_ ai- ai_ hf r8 npm pypi glpat tgp nvapi pplx fw whsec dop_v1 lin_api ghp_ gho_ ghu_ ghs_ ghr_ github xox".split(),
     *"akia asia abia acca aiza ya29 eyj -----begin bearer basic :// key secret passw token".split(),

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from evener.events import Configured, Event
+from evener.events import Configured, Event, Prompted
 from evener.observe.spans import TraceSpan, fold_spans
 
 WAITING = 1_000
@@ -60,7 +60,8 @@ def _usual_folder() -> str:
 
 
 class EndedRun(msgspec.Struct, frozen=True):
-    """What is recorded of a run that came to a stop. `since`: spans that ended before were recorded when it last stopped.
+    """What is recorded of a run that came to a stop. `first` is the number of the first event, and `again` of the one with
+    which the run went on if it had stopped before: what was recorded then is not recorded again.
 
     `thread` and `config` are what the log says before these events.
     """
@@ -68,7 +69,8 @@ class EndedRun(msgspec.Struct, frozen=True):
     log: str
     agent: str
     events: Sequence[Event]
-    since: float = 0.0
+    first: int = 1
+    again: int = 0
     thread: str = ""
     config: Configured | None = None
 
@@ -159,8 +161,21 @@ def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
     """Return the spans of a run that have ended since it last stopped, redacted."""
     from evener.observe.export import redact_spans, trace_funnel
 
-    found = fold_spans(run.events, log=run.log, agent=run.agent, thread=run.thread, config=run.config, content=content)
-    return list(redact_spans((span for span in found if span.end and span.end >= run.since), trace_funnel(), content=content))
+    events, first = run.events, run.first
+    if run.again:  # there may be events of earlier runs before it
+        begins = max((place for place, event in enumerate(events) if isinstance(event, Prompted)), default=0)
+        events, first = events[begins:], first + begins
+    found = fold_spans(
+        events,
+        log=run.log,
+        agent=run.agent,
+        thread=run.thread,
+        config=run.config,
+        first=first,
+        again=run.again,
+        content=content,
+    )
+    return list(redact_spans((span for span in found if span.end), trace_funnel(), content=content))
 
 
 def _open_sinks(settings: TraceSettings) -> list[SpanSink]:
@@ -215,8 +230,9 @@ def record_run(
     *,
     thread: str = "",
     config: Configured | None = None,
-    since: float = 0.0,
+    first: int = 1,
+    again: int = 0,
 ) -> None:
     """Record a run that came to a stop. Returns at once, and costs nothing where nothing is recorded."""
     if RECORDER.settings.is_on:
-        RECORDER.record(EndedRun(log, agent, tuple(events), since, thread, config))
+        RECORDER.record(EndedRun(log, agent, tuple(events), first, again, thread, config))

@@ -23,6 +23,10 @@ ABOUT = 1_000
 """Characters of a tool's description."""
 
 
+GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
+"""What can stand first in a log after a run had stopped."""
+
+
 class TraceSpan(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One span. Times are seconds since 1970; `end` is 0 while it is open. `seq` is the number of the event that began it.
 
@@ -50,21 +54,30 @@ def fold_spans(
     thread: str = "",
     config: ev.Configured | None = None,
     first: int = 1,
+    again: int = 0,
     content: bool = False,
 ) -> list[TraceSpan]:
     """Return the spans of these events, in the order in which they began. `first` is the number of the first event.
 
-    `thread` and `config` are what the log says before them. `content`: what was said is captured, too. It is not redacted
-    here.
+    `thread` and `config` are what the log says before them. `again` is the event with which the run last went on: spans that
+    were there when it stopped before are left out, unless its process died. `content`: what was said is captured, too. It is
+    not redacted here.
     """
     fold = _SpanFold(log, agent, content=content)
     if config is not None:
         fold.open(config)
     fold.thread = thread or log
+    known: set[tuple[str, float]] = set()
     for seq, event in enumerate(events, first):
+        if seq <= again and (seq == again or isinstance(event, GOES_ON)) and not fold.is_busy:
+            known = {(span.span, span.end) for span in fold.spans if span.end}
         fold.take(seq, event)
         fold.last = event.at
-    return fold.spans
+    found = [span for span in fold.spans if (span.span, span.end) not in known] if known else fold.spans
+    for span in found:
+        if 0 < span.end < span.start:  # the clock was set back
+            span.end = span.start
+    return found
 
 
 class _SpanFold:
@@ -80,6 +93,7 @@ class _SpanFold:
         self._request: TraceSpan | None = None
         self._retry: TraceSpan | None = None
         self._calls: dict[str, TraceSpan] = {}
+        self._paused: set[str] = set()  # calls that were begun, and are not under way
         self._asked: dict[str, str] = {}  # arguments of the calls of the last answer
         self._questions: dict[tuple[str, str], TraceSpan] = {}
         self._tools: tuple[ToolSpec, ...] = ()
@@ -91,6 +105,11 @@ class _SpanFold:
         self._settings: ModelSettings | None = None
         self._models: dict[str, dict[str, Attribute]] = {}  # what is said of each
         self._origin: tuple[Origin | None, dict[str, Attribute]] = (None, {})  # of the last answer, and what is said of it
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request or a call is under way: no run stops like that, only its process."""
+        return self._request is not None or not self._calls.keys() <= self._paused
 
     def take(self, seq: int, event: ev.Event) -> None:
         if type(event) is ev.ModelCalled:
@@ -114,6 +133,8 @@ class _SpanFold:
                 self._went(seq, event)
             case ev.Compacted() | ev.CompactionFailed() | ev.Evicted():
                 self._shortened(seq, event)
+            case ev.CallPaused():
+                self._paused.add(event.call)
             case ev.Opened() | ev.Configured():
                 self.open(event)
 
@@ -143,11 +164,10 @@ class _SpanFold:
                 self._ended(event)
 
     def _prompted(self, seq: int, event: ev.Prompted) -> None:
-        self._interrupt(event.at)
+        self._give_up(event.at)
         outer = parse_traceparent(event.trace) if event.trace else None
         self._run, self._usage, self._cost, self._settings = event.run, Usage(), Decimal(0), event.settings
         self._context = TraceContext(outer.trace if outer else trace_id(event.run), span_id(event.run))
-        self._calls, self._questions = {}, {}
         self._root = self._begin("agent", seq, event.at, self._agent, span="", parent=outer.span if outer else "")
         self._root.attributes |= {
             "gen_ai.operation.name": "invoke_agent",
@@ -162,7 +182,10 @@ class _SpanFold:
             self._root.content["gen_ai.input.messages"] = names.describe_messages((event.message,))
 
     def _ended(self, event: ev.Finished) -> None:
-        self._interrupt(event.at)
+        if event.cause != "cancelled" and self._retry is not None:  # nothing was tried again
+            self.spans = [span for span in self.spans if span is not self._retry]
+            self._retry = None
+        self._give_up(event.at)
         root = self._root
         if root is None:
             return
@@ -174,12 +197,19 @@ class _SpanFold:
             root.error = event.cause
 
     def _interrupt(self, at: float) -> None:
-        """End what was under way: its end was not seen."""
-        for one in (self._request, self._retry, *self._calls.values()):
-            if one is not None and not one.end:
+        """End the request that was under way: its end was not seen. Calls go on, or are given a result."""
+        for one in (self._request, self._retry):
+            if one is not None:
                 one.end, one.error = at, "interrupted"
         self._request = self._retry = None
-        self._calls = {}
+        self._paused.update(self._calls)
+
+    def _give_up(self, at: float) -> None:
+        """End everything: no call is given a result, and no question is decided any more."""
+        self._interrupt(at)
+        for one in (*self._calls.values(), *self._questions.values()):
+            one.end, one.error = at, "interrupted"
+        self._calls, self._questions = {}, {}
 
     # Requests.
 
@@ -288,9 +318,10 @@ class _SpanFold:
     # Calls.
 
     def _started(self, seq: int, event: ev.CallStarted) -> None:
+        self._paused.discard(event.call)
         if event.call in self._calls:
             return
-        span = self._begin("tool", seq, event.at, event.tool, span=event.call)
+        span = self._begin("tool", seq, event.at, event.tool, span=event.key or event.call)
         span.attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": event.tool,
@@ -300,7 +331,7 @@ class _SpanFold:
         }
         for tool in self._tools:
             if tool.name == event.tool and tool.description:
-                span.attributes["gen_ai.tool.description"] = tool.description[:ABOUT]
+                span.attributes["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
                 break
         if event.call in self._asked:
             span.content["gen_ai.tool.call.arguments"] = names.cut_text(self._asked[event.call])

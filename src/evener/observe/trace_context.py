@@ -16,6 +16,8 @@ from evener.errors import UsageError
 
 FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 SAMPLED = "01"
+KNOWN = 0b11
+"""Flags that are passed on: sampled, and random. All others are set to zero, as the specification wants."""
 
 
 class TraceContext(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ def trace_id(run: str) -> str:
 
 
 def span_id(run: str, what: str = "") -> str:
-    """Return the id of a span of this run: of the run itself, of a request (its id) or of a call (its id)."""
+    """Return the id of a span of this run: of the run itself, of a request (its id) or of a call (its idempotency key)."""
     return sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
 
 
@@ -53,7 +55,7 @@ def parse_traceparent(text: str) -> TraceContext | None:
         return None
     if found[1] == "00" and len(text.strip()) != 55:
         return None
-    return TraceContext(found[2], found[3], found[4], passed_on=True)
+    return TraceContext(found[2], found[3], f"{int(found[4], 16) & KNOWN:02x}", passed_on=True)
 
 
 @contextmanager

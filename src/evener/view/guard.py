@@ -1,7 +1,8 @@
 """Who may ask the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others: 403.
 
 The token is the first part of the path, so nothing at all is served without it. A page of another site knows neither the token
-nor, by DNS rebinding, a Host that passes.
+nor, by DNS rebinding, a Host that passes. A browser that follows the address from elsewhere gets the page and nothing else:
+`evener view` opens it by a file, which is another site.
 """
 
 import hmac
@@ -42,21 +43,31 @@ class Guard:
         if scope["type"] != "http" or not self._may_pass(scope):
             await PlainTextResponse(REFUSED, 403)(scope, receive, _with_headers(send))
             return
-        path = str(scope["path"]).partition("/")[2].partition("/")[2]
-        await self._app({**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}, receive, _with_headers(send))
+        path = "/" + _quoted_path(scope).split("/", 2)[2]  # still quoted: the id of a thread may hold a slash
+        await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, _with_headers(send))
 
     def _may_pass(self, scope: Scope) -> bool:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"")
-        given = str(scope["path"]).split("/", 2)
+        given = _quoted_path(scope).split("/", 2)
         if host not in self._hosts or len(given) < 3 or not hmac.compare_digest(given[1].encode(), self._token):
             return False
         origin = headers.get(b"origin")
         if origin is not None and origin != b"http://" + host:
             return False
-        if headers.get(b"sec-fetch-site", b"none") not in (b"same-origin", b"none"):
+        own = headers.get(b"sec-fetch-site", b"none") in (b"same-origin", b"none")
+        if not own and not (scope["method"] == "GET" and given[2] == "" and _is_followed(headers)):
             return False
         return scope["method"] in ("GET", "HEAD") or (scope["method"] == "POST" and _is_ours(headers))
+
+
+def _quoted_path(scope: Scope) -> str:
+    return bytes(scope["raw_path"]).decode("latin-1")
+
+
+def _is_followed(headers: dict[bytes, bytes]) -> bool:
+    """True if a browser goes to the address in a tab of its own: the site that sent it there cannot read the answer."""
+    return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
 
 
 def _is_ours(headers: dict[bytes, bytes]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import suppress
 from importlib.resources import files
 from typing import TypeVar
+from urllib.parse import quote, unquote
 
 import msgspec
 import uvicorn
@@ -120,16 +121,16 @@ class Viewer:
             "/api/sent/{log}/{n:int}": self._sent,
             "/api/approvals": self._approvals,
             "/api/audit/{log}": self._audit,
+            "/api/live": self._live,
+            "/api/media/{log}/{n:int}/{place:path}": self._media,
+            "/export/{log}.jsonl": self._export,
+            "/export/{log}.html": self._export_html,
+            "/metrics": self._metrics,
         }
         posts: dict[str, Answering] = {"/api/decide": self._decide, "/api/fork": self._fork, "/api/run": self._run}
         return [
             *(Route(path, _answer(work)) for path, work in gets.items()),
             *(Route(path, _answer(work), methods=["POST"]) for path, work in posts.items()),
-            Route("/api/live", self._live),
-            Route("/api/media/{log}/{n:int}/{place:path}", self._media),
-            Route("/export/{log}.jsonl", self._export),
-            Route("/export/{log}.html", self._export_html),
-            Route("/metrics", self._metrics),
             Route("/{name:path}", _static),
         ]
 
@@ -422,15 +423,14 @@ class Viewer:
         store = self.store
         if not isinstance(store, Portable):
             return Response(status_code=404)
-        name = f'attachment; filename="{request.path_params["log"][:32]}.jsonl"'
-        lines = export_lines(store, request.path_params["log"])
-        return StreamingResponse(lines, media_type="application/x-ndjson", headers={"content-disposition": name})
+        log = request.path_params["log"]
+        await store.link(log)  # what cannot be read is told before the file begins
+        return StreamingResponse(export_lines(store, log), media_type="application/x-ndjson", headers=_as_file(log, "jsonl"))
 
     async def _export_html(self, request: Request) -> Response:
         opened = await self._opened(request.path_params["log"])
-        name = f'attachment; filename="{opened.log[:32]}.html"'
         page = await asyncio.to_thread(write_document, opened.log, list(opened.conversation.items))
-        return Response(page, media_type="text/html; charset=utf-8", headers={"content-disposition": name})
+        return Response(page, media_type="text/html; charset=utf-8", headers=_as_file(opened.log, "html"))
 
     async def _metrics(self, request: Request) -> Response:
         del request
@@ -500,12 +500,20 @@ def _never(arguments: dict[str, object]) -> str:
     raise UsageError("A viewer runs no tools.")
 
 
+def _as_file(log: str, ending: str) -> dict[str, str]:
+    """Return the header that names a download after its log (RFC 6266)."""
+    return {"content-disposition": f"attachment; filename*=UTF-8''{quote(log[:32], safe='')}.{ending}"}
+
+
 def _answer(work: Answering) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers with JSON; an error of ours is a sentence, with a status of its own."""
+    """Return an endpoint that answers with JSON, if not otherwise. An error of ours is a sentence, with a status of its own."""
 
     async def endpoint(request: Request) -> Response:
+        for name, value in request.path_params.items():  # the guard leaves them quoted
+            request.path_params[name] = unquote(value) if isinstance(value, str) else value
         try:
-            return _json(await work(request))
+            made = await work(request)
+            return made if isinstance(made, Response) else _json(made)
         except EvenerError as error:
             return _json({"error": str(error), "kind": type(error).__name__}, status=410 if isinstance(error, Erased) else 409)
         except (ValueError, OverflowError) as error:

@@ -7,6 +7,7 @@ import webbrowser
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from evener.cli.approvals import user_name
 from evener.cli.commands.run import AgentOptions, make_harness
@@ -45,7 +46,7 @@ async def _serve(store: Store, harness: Harness | None, options: ViewOptions) ->
     log = await store.head(await find_log(store, options.id)) if options.id else ""
 
     def tell(url: str) -> None:
-        address = url + (f"#/log/{log}" if log else "")
+        address = url + (f"#/log/{quote(log, safe='')}" if log else "")
         say(f"evener: The viewer is at {address}\nevener: The address is a key: keep it to yourself. Ctrl-C ends it.")
         if not options.no_browser:
             pages.append(_open(address))

@@ -1,5 +1,5 @@
 // The page: which screen is shown, and one stream that tells what has grown. Nothing from a log is ever read as HTML.
-import { html, render, useState, useEffect, get, useLoaded, line, money, tokens, State, Problem, TABS, go, readRoute, switchTheme } from "./parts.js";
+import { html, render, useState, useEffect, get, useLoaded, line, money, tokens, State, Problem, TABS, go, readRoute, switchTheme, quote, shown } from "./parts.js";
 import { Keys, useKeys } from "./keys.js";
 import { Threads } from "./threads.js";
 import { Conversation } from "./conversation.js";
@@ -30,7 +30,7 @@ function useLive(log) {
   }, []);
   useEffect(() => {
     if (!visible) return undefined;
-    const source = new EventSource(`api/live?log=${encodeURIComponent(log)}`);
+    const source = new EventSource(`api/live?log=${quote(log)}`);
     source.onmessage = (event) => set({ ...JSON.parse(event.data), on: true });
     source.onerror = () => set((before) => ({ ...before, on: false }));
     return () => source.close();
@@ -57,14 +57,14 @@ function App() {
 
 // One log: its head, and one of its views.
 function Log({ log, tab, n, live }) {
-  const about = useLoaded(() => get(`api/tree/${log}`), `about ${log}`, live.threads);
+  const about = useLoaded(() => get(`api/tree/${quote(log)}`), `about ${log}`, live.threads);
   const { listed, said = {}, branches = [] } = about.value || {};
   const seen = listed && listed.seen;
   const title = (branches.find((one) => one.title) || {}).title || Object.values(said).find(Boolean) || "";
-  const open = (seq, where = "talk") => go(`/log/${log}/${where}/${seq}`);
+  const open = (seq, where = "talk") => go(`/log/${quote(log)}/${where}/${seq}`);
   useEffect(() => { document.title = `${TABS.find((one) => one[0] === tab)?.[1] || ""} · Evener`; document.querySelector("[role=tab][aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); }, [tab]);
-  return html`<section aria-label="Thread"><div class="head"><a class="back" href="#/" aria-label="Back to the threads">←</a><h2>${line(title || log, 90)}</h2>${listed && html`<${State} ...${listed} />`}<span class="id">${seen ? html`${line(seen.model, 60)} · ${tokens((seen.input || 0) + (seen.output || 0))} tokens · ${money(seen.cost || 0, seen.exact !== false)} · ` : ""}${live.events ? `${live.events.toLocaleString()} events · ` : ""}${log.slice(0, 12)}</span></div>
-    <div class="tabs" role="tablist" aria-label="Views">${TABS.map(([name, word], place) => html`<a role="tab" aria-selected=${tab === name} href=${`#/log/${log}/${name}`} title=${`key ${place + 1}`}>${word}</a>`)}</div>
+  return html`<section aria-label="Thread"><div class="head"><a class="back" href="#/" aria-label="Back to the threads">←</a><h2>${line(title || log, 90)}</h2>${listed && html`<${State} ...${listed} />`}<span class="id">${seen ? html`${line(seen.model, 60)} · ${tokens((seen.input || 0) + (seen.output || 0))} tokens · ${money(seen.cost || 0, seen.exact !== false)} · ` : ""}${live.events ? `${live.events.toLocaleString()} events · ` : ""}${shown(log.slice(0, 12))}</span></div>
+    <div class="tabs" role="tablist" aria-label="Views">${TABS.map(([name, word], place) => html`<a role="tab" aria-selected=${tab === name} href=${`#/log/${quote(log)}/${name}`} title=${`key ${place + 1}`}>${word}</a>`)}</div>
     <${Problem} text=${live.error} />
     ${tab === "talk" && html`<${Conversation} log=${log} version=${live.events} at=${n} partial=${live.partial} />`}
     ${tab === "tree" && html`<${Branches} log=${log} version=${live.events} />`}

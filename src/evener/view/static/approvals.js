@@ -1,5 +1,5 @@
 // What waits for a decision, in all threads. Everything is shown whole, with characters that cannot be seen written out.
-import { html, useState, useEffect, useRef, get, post, useLoaded, shown, exact, safe, line, Code, Problem, lineDiff } from "./parts.js";
+import { html, useState, useEffect, useRef, get, post, useLoaded, shown, exact, safe, line, Code, Problem, lineDiff, quote, spell } from "./parts.js";
 
 const keyOf = (one) => one.log + one.asked.map((asked) => asked.approval.id).join();
 
@@ -17,7 +17,7 @@ export function Approvals({ version }) {
   const decided = (one, command) => { ours.current.add(keyOf(one)); setDone((before) => [...before, { log: one.log, title: one.title || one.log, command }]); setTick(tick + 1); };
   if (!value) return html`<section aria-label="Approvals"><${Problem} text=${error} /></section>`;
   return html`<section aria-label="Approvals" class="inbox"><h2>Approvals</h2><${Problem} text=${error} />
-    ${done.map((one) => one.command ? html`<p class="mark good" role="status">Decided: ${line(one.title, 80)}. Resume with: <code>${shown(one.command.join(" "))}</code></p>` : html`<p class="mark" role="status"><a href=${`#/log/${one.log}`}>${line(one.title, 80)}</a> was decided elsewhere, or its run went on.</p>`)}
+    ${done.map((one) => one.command ? html`<p class="mark good" role="status">Decided: ${line(one.title, 80)}. Resume with: <code>${shown(spell(one.command))}</code></p>` : html`<p class="mark" role="status"><a href=${`#/log/${quote(one.log)}`}>${line(one.title, 80)}</a> was decided elsewhere, or its run went on.</p>`)}
     ${!waiting.length && html`<div class="empty"><b>Nothing waits for a decision.</b><p>${value.unread ? `${value.unread.toLocaleString()} threads are still being read.` : "A call that needs approval, and a question of a model, shows up here, whichever process it waits in."}</p></div>`}
     ${waiting.map((one) => html`<${Waiting} key=${keyOf(one)} one=${one} decided=${decided} />`)}</section>`;
 }
@@ -38,7 +38,7 @@ function Waiting({ one, decided }) {
       decided(one, answer.command);
     } catch (problem) { fail(problem.message); if (/decided|changed|continued/.test(problem.message)) end(true); }
   };
-  return html`<form class=${"decide" + (over ? " over" : "")} data-step tabindex="0" aria-label=${safe(`Approval in ${one.title || one.log}`)} onSubmit=${send}><h3><a href=${`#/log/${one.log}`}>${line(one.title || one.log, 100)}</a></h3>
+  return html`<form class=${"decide" + (over ? " over" : "")} data-step tabindex="0" aria-label=${safe(`Approval in ${one.title || one.log}`)} onSubmit=${send}><h3><a href=${`#/log/${quote(one.log)}`}>${line(one.title || one.log, 100)}</a></h3>
     ${one.asked.map((asked) => html`<${asked.question ? Question : Asked} key=${asked.key} ...${asked} over=${over} choice=${choice(asked.key)} change=${(more) => change(asked.key, more)} />`)}
     <button class="main" disabled=${!ready || over}>${one.asked.every((asked) => asked.question) ? "Send" : "Decide"}${one.asked.length > 1 ? ` all ${one.asked.length}` : ""}</button>
     <${Problem} text=${error} /></form>`;

@@ -1,5 +1,5 @@
 // A conversation: its items in parts of a hundred, of which only those near the screen are loaded and drawn.
-import { html, memo, useState, useEffect, useRef, useCallback, get, post, go, shown, safe, line, Markdown, Plain, money, tokens, seconds, moment, Problem, Losses } from "./parts.js";
+import { html, memo, useState, useEffect, useRef, useCallback, get, post, go, shown, safe, line, Markdown, Plain, money, tokens, seconds, moment, Problem, Losses, quote, spell } from "./parts.js";
 
 const CHUNK = 100;
 
@@ -11,7 +11,7 @@ export function Conversation({ log, version, at, partial }) {
   const loadChunk = useCallback((place) => {
     if (asked.current.has(place) || place < 0 || (place && place * CHUNK >= latest.current.total)) return;
     asked.current.add(place);
-    get(`api/items/${log}?start=${place * CHUNK}&many=${CHUNK}`).then((found) => {
+    get(`api/items/${quote(log)}?start=${place * CHUNK}&many=${CHUNK}`).then((found) => {
       if (found.events < latest.current.events) { asked.current.delete(place); loadChunk(place); return; }  // it was overtaken
       set((before) => ({ total: Math.max(found.total, before.total), events: before.events || found.events, chunks: { ...before.chunks, [place]: found.items } }));
     }, (problem) => { asked.current.delete(place); fail(problem.message); });
@@ -21,13 +21,13 @@ export function Conversation({ log, version, at, partial }) {
     const known = latest.current;
     if (known.total < 0 || version <= known.events || busy.current) return;
     busy.current = true;
-    get(`api/items/${log}?since=${known.events}&have=${Object.keys(known.chunks)}`).then((found) => {
+    get(`api/items/${quote(log)}?since=${known.events}&have=${Object.keys(known.chunks)}`).then((found) => {
       busy.current = false;
       set((before) => ({ total: found.total, events: found.events, chunks: merged(before.chunks, found.items) }));
     }, (problem) => { busy.current = false; fail(problem.message); });
   }, [version, state.events, state.total < 0]);
   useEffect(() => {  // bring the item of an event into sight
-    if (at && state.total >= 0) get(`api/items/${log}?near=${at}`).then((found) => { const place = Math.floor(found.place / CHUNK); loadChunk(place); reach(place, `i${found.key}`); }, (problem) => fail(problem.message));
+    if (at && state.total >= 0) get(`api/items/${quote(log)}?near=${at}`).then((found) => { const place = Math.floor(found.place / CHUNK); loadChunk(place); reach(place, `i${found.key}`); }, (problem) => fail(problem.message));
   }, [at, state.total < 0]);
   useEnd(box, () => latest.current.total >= 0);
   const chunks = Math.max(0, Math.ceil(state.total / CHUNK));
@@ -109,7 +109,7 @@ const Item = memo(({ item, log, fail }) => {
   const tone = FINE.includes(status) ? "good" : WAITS.includes(status) ? "wait" : ["call", "decision", "failure"].includes(item.kind) || status === "failed" ? "bad" : "";
   return html`<article id=${`i${item.key}`} class=${`item ${item.kind} ${item.role || ""}`} tabindex="0" data-step aria-label=${safe(`${title}, event ${item.n}`)}>
     <header><b>${line(title, 120)}</b>${status && html` <span class=${"status " + tone}>${line(status, 60)}</span>`}<span class="figures">${figures}</span>
-      <span class="tools">${forkable(item) && html`<button class="quiet fork" onClick=${() => fork(log, item).catch((problem) => fail(problem.message))} aria-label=${`Fork after event ${item.n}`}>fork here</button>`}${item.kind === "message" && item.role === "assistant" && html`<a class="sentlink" href=${`#/log/${log}/sent/${item.n - 1}`}>what was sent</a>`}<a class="n" href=${`#/log/${log}/audit/${item.n}`} title=${`event ${item.n}, ${moment(item.at)}`}>#${item.n}</a></span></header>
+      <span class="tools">${forkable(item) && html`<button class="quiet fork" onClick=${() => fork(log, item).catch((problem) => fail(problem.message))} aria-label=${`Fork after event ${item.n}`}>fork here</button>`}${item.kind === "message" && item.role === "assistant" && html`<a class="sentlink" href=${`#/log/${quote(log)}/sent/${item.n - 1}`}>what was sent</a>`}<a class="n" href=${`#/log/${quote(log)}/audit/${item.n}`} title=${`event ${item.n}, ${moment(item.at)}`}>#${item.n}</a></span></header>
     ${item.erased && html`<p class="tombstone">What was said here was erased. Its place in the chain is kept.</p>`}
     ${item.kind === "setup" ? item.pieces && html`<details><summary>system prompt</summary>${item.pieces.map((piece) => html`<${Plain} ...${piece} log=${log} n=${item.n} />`)}</details>` : (item.pieces || []).map((piece) => html`<${Piece} piece=${piece} log=${log} n=${item.n} />`)}
     ${item.kind === "call" ? html`<div class="beside"><div><h4>Arguments</h4><${Plain} ...${item.arguments} log=${log} n=${item.n} /></div>
@@ -121,13 +121,13 @@ const Item = memo(({ item, log, fail }) => {
 const forkable = (item) => ["message", "call", "end", "decision", "failure"].includes(item.kind);
 async function fork(log, item) {
   const made = await post("api/fork", { log, at: item.kind === "message" && item.id ? item.id : item.result_n || item.n });
-  go(`/log/${made.log}`);
+  go(`/log/${quote(made.log)}`);
 }
 
 export function Piece({ piece, log, n }) {
   const text = piece.text || "";
   if (piece.kind === "reasoning") return html`<details class="reasoning"><summary>reasoning</summary><${Plain} ...${piece} log=${log} n=${n} /></details>`;
-  if (piece.kind === "image") return html`<figure class="image"><img loading="lazy" alt=${safe(`image, ${piece.media_type || "unknown type"}`)} src=${`api/media/${log}/${n}/${piece.place}`} onError=${(event) => event.target.classList.add("broken")} /><figcaption>${line(`image ${piece.media_type || ""} ${text}`, 120)}</figcaption></figure>`;
+  if (piece.kind === "image") return html`<figure class="image"><img loading="lazy" alt=${safe(`image, ${piece.media_type || "unknown type"}`)} src=${`api/media/${quote(log)}/${n}/${piece.place}`} onError=${(event) => event.target.classList.add("broken")} /><figcaption>${line(`image ${piece.media_type || ""} ${text}`, 120)}</figcaption></figure>`;
   if (piece.kind === "document") return html`<p class="soft">[document, ${line(piece.media_type || "unknown type")}${piece.length ? `, ${piece.length.toLocaleString()} bytes` : ""}] ${line(text)}</p>`;
   if (piece.kind === "hosted") return html`<div class="hosted"><b>${line(piece.title || "provider's own tool")}</b> <span class="soft">${line(piece.media_type)}</span><${Plain} ...${piece} log=${log} n=${n} /></div>`;
   const cited = (piece.citations || []).map((one) => html`<li>${line(one.title || one.url || "source")} <span class="soft">${line(one.url, 100)}</span>${one.quote && html`<blockquote>${shown(one.quote)}</blockquote>`}</li>`);
@@ -140,7 +140,7 @@ function GoOn({ log }) {
     event.preventDefault(); fail(""); tell("");
     try {
       const made = await post("api/run", { log, prompt: text, model });
-      tell(made.started ? "The run goes on." : `This viewer has no harness. Run: ${made.command.join(" ")}`);
+      tell(made.started ? "The run goes on." : `This viewer has no harness. Run: ${spell(made.command)}`);
       if (made.started) setPrompt("");
     } catch (problem) { fail(problem.message); }
   };

@@ -1,5 +1,5 @@
 // Keys: what each does, and how the focus moves. Every screen can be used without a mouse.
-import { html, useEffect, go, readRoute, TABS, switchTheme } from "./parts.js";
+import { html, useEffect, go, readRoute, TABS, switchTheme, quote } from "./parts.js";
 
 const HELP = [["t", "threads"], ["a", "approvals"], ["/", "search"], ["j k", "next, previous"], ["Enter", "open"], ["1 - 6", "the views of a thread"], ["g G", "begin, end"], ["f", "fork after the message in focus"], ["s", "what was sent for it"], ["[ ]", "earlier, later request or events"], ["c", "say something"], ["x", "compare the branch in focus"], ["d", "light or dark"], ["Esc", "leave a field, close this"], ["?", "this list"]];
 export function Keys({ close }) {
@@ -22,7 +22,7 @@ export function useKeys(setHelp) {
         c: () => { const field = document.querySelector(".goon textarea"); if (field) { field.scrollIntoView({ block: "center" }); field.focus(); } },
       };
       const tab = route.screen === "log" && TABS[Number(event.key) - 1];
-      const action = tab ? () => go(`/log/${route.log}/${tab[0]}`) : actions[event.key];
+      const action = tab ? () => go(`/log/${quote(route.log)}/${tab[0]}`) : actions[event.key];
       if (action) { event.preventDefault(); action(); }
     };
     addEventListener("keydown", pressed);

@@ -4,9 +4,11 @@ export { html, render, useState, useEffect, useRef, useMemo, useCallback } from 
 
 export const TABS = [["talk", "Conversation"], ["tree", "Tree"], ["time", "Waterfall"], ["context", "Context"], ["sent", "Sent"], ["audit", "Audit"]];
 export const go = (path) => { location.hash = path; };
+export const quote = encodeURIComponent;  // an id in an address: callers give threads any name
+const unquote = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
 export function readRoute(hash) {
   const [screen = "", log = "", tab = "talk", n = "0"] = hash.replace(/^#\//, "").split("/");
-  return { screen: screen || "threads", log: decodeURIComponent(log), tab, n: Number(n) || 0 };
+  return { screen: screen || "threads", log: unquote(log), tab, n: Number(n) || 0 };
 }
 
 // The theme follows the system until a user chooses.
@@ -116,7 +118,7 @@ export function Plain({ text = "", log, n, length = 0, place = "" }) {
   let value;
   const start = full.trimStart()[0];
   if (!length && (start === "{" || start === "[") && full.length < 200000 && !INEXACT.test(full)) { try { value = JSON.parse(full); } catch { value = undefined; } }
-  const load = () => get(`api/event/${log}/${n}`).then((found) => set(find(found.event, place)), (problem) => fail(problem.message));
+  const load = () => get(`api/event/${quote(log)}/${n}`).then((found) => set(find(found.event, place)), (problem) => fail(problem.message));
   return html`<div class="plain">
     ${value && typeof value === "object" ? html`<${Tree} value=${value} raw=${full} />` : isDiff(full) ? html`<${Code} text=${full} lang="diff" />` : html`<pre tabindex="0">${shown(full)}</pre>`}
     ${length > 0 && whole === null && html`<button onClick=${load}>Show all ${length.toLocaleString()} characters</button>`}
@@ -142,6 +144,8 @@ function Branch({ name, value, open }) {
   return html`<details open=${open || entries.length < 6}><summary>${label}${kind}</summary>${entries.slice(0, 500).map(([key, one]) => html`<${Branch} name=${key} value=${one} />`)}${entries.length > 500 && html`<div>… ${entries.length - 500} more</div>`}</details>`;
 }
 
+// A command for a shell, whatever its words hold.
+export const spell = (words) => words.map((word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`).join(" ");
 export const money = (amount, sure = true) => `${sure ? "" : "≥"}$${Number(amount) >= 1 || !Number(amount) ? Number(amount).toFixed(2) : Number(amount).toFixed(4)}`;
 export const tokens = (count) => count >= 10000 ? `${(count / 1000).toFixed(0)}k` : count >= 1000 ? `${(count / 1000).toFixed(1)}k` : String(count ?? 0);
 export const seconds = (time) => time >= 60 ? `${Math.floor(time / 60)}m ${Math.round(time % 60)}s` : time >= 1 ? `${time.toFixed(1)} s` : `${Math.round(time * 1000)} ms`;

@@ -1,5 +1,5 @@
 // Pictures of a log: the waterfall of its spans, its context and its cost, drawn with plain SVG and rows of one height.
-import { html, useState, useRef, useEffect, useMemo, get, useLoaded, line, safe, seconds, money, tokens, moment, Problem } from "./parts.js";
+import { html, useState, useRef, useEffect, useMemo, get, useLoaded, line, safe, seconds, money, tokens, moment, Problem, quote } from "./parts.js";
 
 const ROW = 26;
 
@@ -18,7 +18,7 @@ export function Rows({ count, label, draw, look, height = 480, row = ROW, role =
 }
 
 export function Waterfall({ log, version, open }) {
-  const { value, error } = useLoaded(() => get(`api/spans/${log}`), `spans ${log}`, version);
+  const { value, error } = useLoaded(() => get(`api/spans/${quote(log)}`), `spans ${log}`, version);
   const [run, choose] = useState("");
   const spans = value ? value.spans : [];
   const runs = useMemo(() => spans.filter((span) => span.kind === "agent"), [spans]);
@@ -65,7 +65,7 @@ const total = (one) => Object.values(kinds(one)).reduce((sum, count) => sum + co
 const Tile = ({ value, word }) => html`<div class="tile"><b>${value}</b><span>${word}</span></div>`;
 
 export function Context({ log, version, open }) {
-  const { value, error } = useLoaded(() => get(`api/requests/${log}`), `requests ${log}`, version);
+  const { value, error } = useLoaded(() => get(`api/requests/${quote(log)}`), `requests ${log}`, version);
   if (!value) return html`<${Problem} text=${error} />`;
   const requests = value.requests;
   if (!requests.length) return html`<div class="empty"><b>There is no request yet.</b><p>What each request holds is shown here, against the window of its model.</p></div>`;

@@ -1,21 +1,21 @@
 // What was sent: the bytes of a request, what moved since the one before, and the same for another model.
-import { html, useState, get, go, useLoaded, shown, safe, line, Tree, Problem, Losses } from "./parts.js";
+import { html, useState, get, go, useLoaded, shown, safe, line, Tree, Problem, Losses, quote } from "./parts.js";
 
 export function Sent({ log, n, version }) {
-  const all = useLoaded(() => get(`api/requests/${log}`), `requests ${log}`, version);
+  const all = useLoaded(() => get(`api/requests/${quote(log)}`), `requests ${log}`, version);
   const [other, setOther] = useState(""), [typed, setTyped] = useState(""), [view, setView] = useState("diff");
   const requests = all.value ? all.value.requests : [];
   const chosen = requests.find((one) => one.n === n) || [...requests].reverse().find((one) => n && one.n <= n) || requests[requests.length - 1];
   const key = chosen ? `${log} ${chosen.n} ${other}` : "";
-  const { value, error } = useLoaded(() => chosen ? get(`api/sent/${log}/${chosen.n}?as=${encodeURIComponent(other)}`) : Promise.resolve(null), key);
+  const { value, error } = useLoaded(() => chosen ? get(`api/sent/${quote(log)}/${chosen.n}?as=${encodeURIComponent(other)}`) : Promise.resolve(null), key);
   if (!all.value) return html`<${Problem} text=${all.error} />`;
   if (!chosen) return html`<div class="empty"><b>There is no request yet.</b><p>The bytes of each request to a model are shown here.</p></div>`;
   const place = requests.indexOf(chosen);
   const sent = value && value.sent;
   return html`<section aria-label="What was sent"><div class="bar">
-      <button disabled=${place === 0} onClick=${() => go(`/log/${log}/sent/${requests[place - 1].n}`)} data-key="[" aria-label="The request before">←</button>
-      <label>Request <select value=${chosen.n} onChange=${(event) => go(`/log/${log}/sent/${event.target.value}`)}>${requests.slice(Math.max(0, place - 200), place + 200).map((one) => html`<option value=${one.n}>${requests.indexOf(one) + 1}: ${safe(one.model, 60)}</option>`)}</select></label>
-      <button disabled=${place === requests.length - 1} onClick=${() => go(`/log/${log}/sent/${requests[place + 1].n}`)} data-key="]" aria-label="The next request">→</button>
+      <button disabled=${place === 0} onClick=${() => go(`/log/${quote(log)}/sent/${requests[place - 1].n}`)} data-key="[" aria-label="The request before">←</button>
+      <label>Request <select value=${chosen.n} onChange=${(event) => go(`/log/${quote(log)}/sent/${event.target.value}`)}>${requests.slice(Math.max(0, place - 200), place + 200).map((one) => html`<option value=${one.n}>${requests.indexOf(one) + 1}: ${safe(one.model, 60)}</option>`)}</select></label>
+      <button disabled=${place === requests.length - 1} onClick=${() => go(`/log/${quote(log)}/sent/${requests[place + 1].n}`)} data-key="]" aria-label="The next request">→</button>
       <form class="as" onSubmit=${(event) => { event.preventDefault(); setOther(typed.trim()); }}><label>As another model <input value=${typed} placeholder="provider:model" list="models" onInput=${(event) => setTyped(event.target.value)} /></label><button>Show</button></form>
       <datalist id="models">${["anthropic:claude-sonnet-5", "openai:gpt-5", "openai-chat:gpt-5", "google:gemini-3-pro"].map((name) => html`<option value=${name} />`)}</datalist></div>
     <${Problem} text=${error} />

@@ -1,5 +1,5 @@
 // The threads of the store. The server filters; the page holds the parts of the list that were in sight.
-import { html, useState, useEffect, useRef, get, line, money, tokens, moment, age, State, Problem } from "./parts.js";
+import { html, useState, useEffect, useRef, get, line, money, tokens, moment, age, State, Problem, quote } from "./parts.js";
 import { Rows } from "./plots.js";
 
 const PAGE = 100;
@@ -38,7 +38,7 @@ export function Threads({ version }) {
     if (!found) return html`<span key=${place} class="thread" style=${style}><span class="soft">…</span></span>`;
     const { one, hit } = found, seen = one.seen || {};
     const title = one.erased ? "[erased]" : one.title || seen.prompt || one.thread;
-    return html`<a key=${one.thread} class="thread" data-step style=${style} href=${hit && hit.n ? `#/log/${hit.log}/talk/${hit.n}` : `#/log/${one.log}`}><span><span class="title">${line(title, 120)}</span>
+    return html`<a key=${one.thread} class="thread" data-step style=${style} href=${hit && hit.n ? `#/log/${quote(hit.log)}/talk/${hit.n}` : `#/log/${quote(one.log)}`}><span><span class="title">${line(title, 120)}</span>
       <span class="about">${line((hit && hit.excerpt) || seen.model || one.harness || "", 90)}${one.branches > 1 ? ` · ${one.branches} branches` : ""}<span class="narrow"> · ${money(seen.cost || 0, seen.exact !== false)} · ${age(one.changed)}</span>${(one.tags || []).map((tag) => html` <span class="tag">${line(tag, 30)}</span>`)}</span></span>
       <${State} condition=${one.condition} group=${one.group} />
       <span class="figure wide" title=${`${one.events.toLocaleString()} events`}>${tokens((seen.input || 0) + (seen.output || 0))} tokens</span><span class="figure">${money(seen.cost || 0, seen.exact !== false)}</span><span class="figure age" title=${moment(one.changed)}>${age(one.changed)}</span></a>`;
