@@ -19,6 +19,8 @@ def find_harness(name: str, *, start: Path | None = None) -> Harness:
     A file that came with a project must be trusted for that. Modules are looked for beside the file that names them, else in
     the trusted project's folder or the working folder, before anywhere else.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"`name` takes module:attribute, or a name in {FILE}, as a text; not {type(name).__name__}.")
     config = load_config(start, environ=os.environ)
     reference, folder = (name, config.project or str(start or Path.cwd())) if ":" in name else _find_named(name, config)
     module, _, attribute = reference.partition(":")
