@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.context.prompt import PromptContext, SystemPrompt, check_stable, check_unchanged, render
 from evener.driver import Driver
-from evener.errors import UsageError
+from evener.errors import BadValue, UsageError
 from evener.loop.state import RunState
 from evener.observe.trace_context import current_trace
 from evener.store.protocol import Log
@@ -92,7 +92,7 @@ def _sound(whole: Whole) -> Blocks | SystemPrompt:
     if isinstance(whole, SystemPrompt):
         return whole
     if isinstance(whole, bytes | Mapping) or not isinstance(whole, str | Iterable | None):
-        raise UsageError(
+        raise BadValue(
             "`system` takes a text, a list of TextBlock, a SystemPrompt, or a function that returns one of these; "
             f"not {type(whole).__name__}."
         )
