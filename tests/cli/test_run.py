@@ -129,6 +129,30 @@ def test_a_harness_is_found_by_its_name(home: Home, shop: FakeServer) -> None:
     assert (unknown.returncode, b"Known there: clerk" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("1 / 0\n", "clerks.py, line 1: ZeroDivisionError: division by zero. Mend the module"),
+        ("def (\n", "clerks.py, line 1: SyntaxError: invalid syntax. Mend the module"),
+        (
+            "\nimport nowhere_at_all\n",
+            "clerks.py, line 2: ModuleNotFoundError: No module named 'nowhere_at_all'. Mend the module",
+        ),
+        ("", "module 'clerks' has no attribute 'agent'"),
+    ],
+)
+def test_an_error_in_the_module_of_a_harness_is_told_as_the_user_s_own(home: Home, module: str, told: str) -> None:
+    (home.folder / "clerks.py").write_text(module, encoding="utf-8")
+    done = home.run("run", "--harness", "clerks:agent", "Hi")
+    assert (done.returncode, told in done.stderr.decode(), b"Traceback" in done.stderr) == (2, True, False), done.stderr
+
+
+def test_a_prompt_in_another_encoding_is_told_so(home: Home, shop: FakeServer) -> None:
+    done = home.run("run", os.fsdecode(b"caf\xe9"))
+    assert (done.returncode, b"The prompt is not text in UTF-8" in done.stderr) == (2, True), done.stderr
+    assert shop.requests == []
+
+
 def test_an_answer_that_broke_off_is_printed_once(home: Home, shop: FakeServer) -> None:
     shop.add(turn(Text("Half of an answer", pieces=4), faults=[faults.Cut(4)]), "The whole answer.")
     done = home.run("run", "Go")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evener import Harness, Limits, ModelSettings, Tool, ToolContext, open_model, run, tool
+from evener import Harness, Limits, ModelSettings, SqliteStore, Tool, ToolContext, find_harness, open_model, run, tool
 from evener.errors import EvenerError
 from evener.harness import Decision, Subagent, fan_out
 from evener.model import Chain
@@ -36,6 +36,14 @@ def decided(decisions: object, *, key: str = "a") -> None:
     waiting = harness.run_sync("go")
     assert waiting.approvals[0].key == key
     harness.decide_sync(waiting.thread, decisions)  # type: ignore[arg-type]
+
+
+def opened(**more: object) -> None:
+    open_model("openai:gpt-5", **{"key": "k", "environ": {}, **more})  # type: ignore[arg-type]
+
+
+def scripted(line: object) -> None:
+    Harness(ScriptedModel([line]), store="memory").run_sync("go")  # type: ignore[list-item]
 
 
 def fanned(prompts: object, **more: object) -> None:
@@ -76,6 +84,30 @@ def streamed() -> None:
 
 def unmatched() -> None:
     run(ScriptedModel([]), tool_schemas=[{"name": "a"}], user_message="go")
+
+
+def mapped() -> None:
+    def look(prices: dict[tuple[int, int], str]) -> str:
+        """Look."""
+        return str(prices)
+
+    tool(look)
+
+
+def steered(prompt: str) -> None:
+    harness = made()
+    asyncio.run(harness.thread(harness.run_sync("go").thread).steer(prompt))
+
+
+def compiled(model: object) -> None:
+    asyncio.run(made().thread().compile(model, prompt="go"))  # type: ignore[arg-type]
+
+
+class Mute:
+    """A provider that cannot be asked."""
+
+    name = "mute"
+    complete = "nothing"
 
 
 def in_context() -> None:
@@ -162,6 +194,42 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("a choice of names as text", lambda: Choice("named", "pay"), "Put it into a tuple"),  # type: ignore[arg-type]
     ("a schema that is no JSON", lambda: ToolSpec("a", schema="{"), "ToolSpec.schema"),
     ("progress beyond all", in_context, "from 0 to 1"),
+    ("a model as bytes", lambda: Harness(b"openai:gpt-5"), "not bytes"),  # type: ignore[arg-type]
+    ("a system prompt that is a number", lambda: made(system=5), "`system` takes a text"),
+    ("a function for the system prompt that takes nothing", lambda: made(system=lambda: "Be brief."), "a PromptContext"),
+    ("a store at another kind of address", lambda: made(store="mysql://user:pass@host/db"), "begins with 'mysql:/'"),
+    ("a store at an address of SQLite", lambda: made(store="sqlite:///evener.db"), 'Give a path, as in store="evener.db"'),
+    ("a store with a null character", lambda: made(store="a\0b"), "no path of a store file"),
+    ("a lease of nothing", lambda: SqliteStore("evener.db", lease=0), "`lease` is a number of seconds"),
+    ("an effort that no model has", lambda: made(effort="huge"), "must be one of 'off'"),
+    ("tools in a dict", lambda: made(tools={"pay": pay}), "`tools` takes a list"),
+    ("interrupts that are generated, and wrong", lambda: made(interrupts=iter(["tols"])), "not the text 'tols'"),
+    ("losses that are a number", lambda: made(refuse_losses=5), "takes a set of codes"),
+    ("an output as the name of a type", lambda: made(output="Report"), "is no JSON Schema"),
+    ("an agent without a name", lambda: Subagent(name="", harness=made(), description="Helps."), "needs a name"),
+    ("an agent without a harness", lambda: Subagent(name="kid", harness="shop", description="x"), "takes the Harness"),  # type: ignore[arg-type]
+    ("steering with nothing", lambda: steered(" "), "nothing to steer"),
+    ("a preview for a number", lambda: compiled(5), "`model` takes a model string"),
+    ("a harness whose name is a number", lambda: find_harness(5), "takes module:attribute"),  # type: ignore[arg-type]
+    ("progress that is a number", lambda: fanned(["a"], progress=5), "`progress` takes a function"),
+    ("a provider that cannot be asked", lambda: Harness(Mute(), store="memory"), "needs a `complete`"),  # type: ignore[arg-type]
+    ("a line of a script that is a call", lambda: scripted(ToolCall.of("a", "pay", {})), "calls(ToolCall.of(...))"),
+    ("a tool made of a tool", lambda: tool(pay, name="refund"), "is a tool already"),
+    ("a description that is a number", lambda: tool(pay.function, description=5), "must be a str"),  # type: ignore[call-overload]
+    ("a timeout in words", lambda: tool(pay.function, timeout="5"), "`timeout` of the tool 'pay'"),  # type: ignore[call-overload]
+    ("half a retry", lambda: tool(pay.function, retries=1.5), "must be a whole number"),  # type: ignore[call-overload]
+    ("an approval in words", lambda: tool(pay.function, approval="no"), "must be bool"),  # type: ignore[call-overload]
+    ("metadata of a tool as a list", lambda: tool(pay.function, metadata=[1]), "takes a mapping"),  # type: ignore[call-overload]
+    ("a verify with other arguments", lambda: tool(pay.function, verify=lambda item: item), "the same arguments"),
+    ("keys that are no texts", mapped, "Use a list of pairs"),
+    ("a model whose name is a number", lambda: open_model(5), "`name` takes a text"),  # type: ignore[arg-type]
+    ("a key that is a number", lambda: opened(key=5), "`key` takes a text"),
+    ("a base_url without a scheme", lambda: opened(base_url="localhost:8000"), "must begin with http://"),
+    ("retries of requests as a number", lambda: opened(retries=3), "`retries` takes Retries(...)"),
+    ("deadlines as a number", lambda: opened(deadlines=30), "`deadlines` takes Deadlines(...)"),
+    ("a rate as a number", lambda: opened(rate=60), "`rate` takes Rate(...)"),
+    ("credentials as text", lambda: opened(auth="Bearer k"), "`auth` takes a function"),
+    ("an encoding that is not there", lambda: opened(encoding="yaml"), "`encoding` must be one of 'native'"),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evener import Harness, tool
 from evener.cli import main
-from evener.errors import BadValue, StoreError
+from evener.errors import BadValue, StoreError, UsageError
 from evener.store import LeaseHeld, LeaseLost, Note, SqliteStore, export_lines, import_lines
 from evener.store.postgres import PostgresStore
 from evener.store.postgres.connection import StoreUnreachable
@@ -306,3 +306,96 @@ def test_tables_of_a_newer_evener_are_left_alone_and_older_ones_are_upgraded() -
     run(scenario())
     with pytest.raises(BadValue, match="lower-case"):
         PostgresStore("postgresql://", schema='x"; DROP TABLE logs')
+
+
+async def refused(address: str, **named: object) -> str:
+    """Return what a store says that cannot be used."""
+    store = PostgresStore(address, **named)  # type: ignore[arg-type]
+    try:
+        with pytest.raises(StoreError) as caught:
+            await store.create("a", opened("a"), holder="me")
+        assert not isinstance(caught.value, StoreUnreachable)
+        return str(caught.value)
+    finally:
+        await store.aclose()
+
+
+def test_a_server_that_refuses_a_connection_is_not_taken_for_one_that_is_away() -> None:
+    async def scenario(address: str) -> None:
+        for role, limit in (("full", 0), ("outside", 9)):
+            execute(f"DROP ROLE IF EXISTS {role}")
+            execute(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT {limit}")
+        assert "no database of that name" in await refused(address.replace("/postgres?", "/nowhere?"))
+        assert "does not let this user in" in await refused(address.replace("postgres@", "nobody@"))
+        assert "short of memory or connections" in await refused(address.replace("postgres@", "full@"), busy=0.1)
+        async with stores() as (store,):
+            await store.logs()
+            schema = store._dial._schema
+            assert "may not be used so" in await refused(address.replace("postgres@", "outside@"), schema=schema)
+        for role in ("full", "outside"):
+            execute(f"DROP ROLE {role}")
+
+    run(scenario(postgres().address))
+
+
+def test_readers_say_why_they_get_no_connection() -> None:
+    async def scenario(address: str) -> None:
+        execute("DROP ROLE IF EXISTS narrow")
+        execute("CREATE ROLE narrow LOGIN CONNECTION LIMIT 1")
+        execute("GRANT CREATE ON DATABASE postgres TO narrow")
+        schema = new_schema()
+        store = PostgresStore(address.replace("postgres@", "narrow@"), schema=schema, busy=0.5)
+        log = await store.create("a", opened("a"), holder="me")  # the writer has the one connection
+        with pytest.raises(StoreError, match="short of memory or connections"):
+            await store.read("a")
+        await log.aclose()
+        await store.aclose()
+        for statement in (f"DROP SCHEMA {schema} CASCADE", "DROP OWNED BY narrow", "DROP ROLE narrow"):
+            execute(statement)
+
+    run(scenario(postgres().address))
+
+
+@pytest.mark.parametrize(("encoding", "harness"), [("SQL_ASCII", "ä 中 🙂"), ("LATIN1", "ä")])
+def test_a_database_may_have_another_encoding(encoding: str, harness: str) -> None:
+    async def scenario(address: str) -> None:
+        name = f"other_{encoding.lower()}"
+        execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+        there = address.replace("/postgres?", f"/{name}?")
+        store = PostgresStore(there)
+        agent = Harness(ScriptedModel(["ö 中 🙂"]), store=store, name=harness)
+        result = await agent.run("ü 中 🙂")
+        again = PostgresStore(there)
+        [summary] = await again.logs()
+        assert (summary.log, summary.harness) == (result.thread, harness)
+        state = await agent.thread(result.thread).state()
+        assert [message.text for message in state.transcript] == ["ü 中 🙂", "ö 中 🙂"]
+        if encoding == "LATIN1":
+            with pytest.raises(StoreError, match="Use a database with the encoding UTF8"):
+                await Harness(ScriptedModel(["x"]), store=store, name="中").run("x")
+        for one in (store, again):
+            await one.aclose()
+        execute(f"DROP DATABASE {name}")
+
+    run(scenario(postgres().address))
+
+
+def test_a_schema_may_be_called_as_a_word_of_sql_and_one_of_another_program_is_left_alone() -> None:
+    async def scenario(address: str) -> None:
+        store = PostgresStore(address, schema="select")
+        await (await store.create("a", opened("a"), holder="me")).aclose()
+        await store.aclose()
+        execute("CREATE SCHEMA foreign_program")
+        execute("CREATE TABLE foreign_program.events (one int)")
+        assert "other tables in this schema" in await refused(address, schema="foreign_program")
+        for schema in ('"select"', "foreign_program"):
+            execute(f"DROP SCHEMA {schema} CASCADE")
+
+    run(scenario(postgres().address))
+
+
+@pytest.mark.parametrize("address", ["postgresql://[", "postgresql://u:se/cret@host/x", "postgresql://host/x?nonsense=1"])
+def test_what_is_no_address_is_told_without_its_password(address: str) -> None:
+    with pytest.raises(UsageError, match="no address of a PostgreSQL database") as caught:
+        PostgresStore(address)
+    assert "cret" not in str(caught.value)

@@ -58,8 +58,19 @@ def make_conversation(prompt: str, *, system: str, images: Sequence[str]) -> Tra
     text = "\n\n".join(part for part in (_read_stdin().strip("\n"), prompt) if part)
     if not text and not images:
         raise UsageError('There is no prompt. Write one, as in: evener complete local:smollm2 "Say hello", or pipe it in.')
+    for what, given in (("prompt", text), ("system prompt", system)):
+        _check_readable(given, what)
     blocks: list[Block] = [_load_image(Path(image)) for image in images]
     return Transcript([Message("user", (*blocks, *([TextBlock(text)] if text else [])))], system or None)
+
+
+def _check_readable(text: str, what: str) -> None:
+    """Refuse words of the command line that are not in its encoding: Python keeps such bytes as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        encoding = sys.getfilesystemencoding().upper()
+        raise UsageError(f"The {what} is not text in {encoding}, the encoding of this terminal. Convert it first.") from None
 
 
 def _read_stdin() -> str:

@@ -5,10 +5,11 @@ To look at a module runs it. So a reference is followed only where the caller ga
 
 import os
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 
-from evener.errors import UsageError
+from evener.errors import EvenerError, UsageError
 from evener.harness.harness import Harness
 from evener.providers.config import FILE, Config, load_config
 
@@ -19,6 +20,8 @@ def find_harness(name: str, *, start: Path | None = None) -> Harness:
     A file that came with a project must be trusted for that. Modules are looked for beside the file that names them, else in
     the trusted project's folder or the working folder, before anywhere else.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"`name` takes module:attribute, or a name in {FILE}, as a text; not {type(name).__name__}.")
     config = load_config(start, environ=os.environ)
     reference, folder = (name, config.project or str(start or Path.cwd())) if ":" in name else _find_named(name, config)
     module, _, attribute = reference.partition(":")
@@ -44,15 +47,33 @@ def _find_named(name: str, config: Config) -> tuple[str, str]:
 
 
 def _harness(module: str, attribute: str, folder: str) -> Harness:
+    reference = f"{module}:{attribute}"
     sys.path.insert(0, folder)
     try:
         found: object = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"The harness {module}:{attribute} cannot be loaded from {folder}: {error}.") from error
+    except EvenerError:
+        raise  # a key that is missing, for example, where the harness is made
+    except Exception as error:
+        if not module or (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
+            raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}.") from error
+        raise UsageError(
+            f"The harness {reference} cannot be loaded: {blame(error)}. Mend the module, then try again."
+        ) from error
     finally:
         sys.path.remove(folder)
+    try:
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}.") from error
     if not isinstance(found, Harness):
         raise UsageError(f"{module}:{attribute} is a {type(found).__name__}, not a Harness. Name the Harness object itself.")
     return found
+
+
+def blame(error: Exception) -> str:
+    """Return an error of the user's own module, with the file and line where it happened."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    last = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")][-1]
+    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"

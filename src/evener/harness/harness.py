@@ -111,6 +111,7 @@ def to_the_end(work: Coroutine[object, object, T]) -> T:
 
 
 UnknownOutcome = Literal["tell", "ask"]
+WORDS: tuple[Interrupt, ...] = get_args(Interrupt)
 OUTCOMES: Mapping[UnknownOutcome, tuple[Interrupt, ...]] = {"tell": (), "ask": ("outcome",)}
 
 STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", "put_blob", "get_blob", "aclose")
@@ -118,7 +119,7 @@ STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", 
 
 def models_of(model: object) -> tuple[ModelLike, ...]:
     """Return the chain of models that was given, the preferred one first."""
-    given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str) else (model,)
+    given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str | bytes) else (model,)
     if not given:
         raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
     for one in given:
@@ -154,15 +155,11 @@ def check_settings(settings: object, tools: Collection[str]) -> None:
 
 def check_harness(
     *,
-    tools: object,
     name: object,
     store: object,
     limits: object,
     policy: object,
-    interrupts: object,
     decide_within: object,
-    hooks: object,
-    agents: object,
     scratchpad: object,
     unknown_outcome: object,
     media_from: object = "public",
@@ -174,16 +171,9 @@ def check_harness(
     """Refuse the first of these that is not what it has to be."""
     from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
-    from evener.hooks import Hook
     from evener.policy.rules import Policy
     from evener.transcript.ask import ModelSettings
 
-    _each(tools, "tools", "a list of tools or functions", _is_tool)
-    _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
-    _each(agents, "agents", "a list of Subagent", lambda one: _has(one, ("name", "harness", "description")))
-    words = get_args(Interrupt)
-    shown = f"a set of words out of {', '.join(map(repr, words))}"
-    _each(interrupts, "interrupts", shown, lambda one: isinstance(one, str) and one in words)
     for what, value, kinds, expected in (
         ("name", name, (str,), "a text"),
         ("limits", limits, (Limits, type(None)), "Limits(...), or None"),
@@ -243,8 +233,7 @@ def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | s
     from evener.resume_state import ResumeState
     from evener.transcript.message import Message
 
-    _each(history, "history", "a list of Message", lambda one: isinstance(one, Message))
-    told = tuple(history)
+    told = _each(history, "history", "a list of Message", lambda one: isinstance(one, Message))
     if resume_from is not None:
         if told:
             raise UsageError("A thread begins with a history or with a resume state, not with both. Give one of them.")
@@ -256,13 +245,15 @@ def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | s
     return told
 
 
-def _each(given: object, what: str, expected: str, fits: Callable[[object], bool]) -> None:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+def _each(given: Iterable[T], what: str, expected: str, fits: Callable[[object], bool]) -> tuple[T, ...]:
+    """Return what was given, each of which fits."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise _wrong(what, f"{expected}; leave it out for none", given)
-    if isinstance(given, Sequence | set | frozenset | Mapping):  # anything else is gone once it was looked at
-        for one in given:
-            if not fits(one):
-                raise _wrong(what, expected, one)
+    found = tuple(given)
+    for one in found:
+        if not fits(one):
+            raise _wrong(what, expected, one)
+    return found
 
 
 def _is_tool(one: object) -> bool:
@@ -374,20 +365,26 @@ class Harness(Generic[Deps, Output]):
         context: ContextRules | bool = True,
         router: Router | None = None,
     ) -> None:
-        check_harness(
-            tools=tools, name=name, store=store, limits=limits, policy=policy, interrupts=interrupts,
-            decide_within=decide_within, hooks=hooks, agents=agents, scratchpad=scratchpad, unknown_outcome=unknown_outcome,
-            media_from=media_from, context=context, settings=settings, page_output=page_output, router=router,
-        )  # fmt: skip
         from evener.context.gate import ContextRules
         from evener.harness.opening import System
-        from evener.hooks import Hooks
+        from evener.hooks import Hook, Hooks
         from evener.tools.call import with_reader
         from evener.tools.outputs import OutputShape
         from evener.tools.tool import Toolbox
+        from evener.transcript.ask import ModelSettings
         from evener.transcript.loss import refused_codes
 
+        tools = _each(tools, "tools", "a list of tools or functions", _is_tool)
+        hooks = _each(hooks, "hooks", "a list of Hook", lambda one: isinstance(one, Hook))
+        agents = _each(agents, "agents", "a list of Subagent", lambda one: isinstance(one, Subagent))
+        interrupts = _each(interrupts, "interrupts", f"a set of words out of {', '.join(map(repr, WORDS))}", WORDS.__contains__)
+        check_harness(
+            name=name, store=store, limits=limits, policy=policy, decide_within=decide_within, scratchpad=scratchpad,
+            unknown_outcome=unknown_outcome, media_from=media_from, context=context, settings=settings,
+            page_output=page_output, router=router,
+        )  # fmt: skip
         self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
+        ModelSettings(**self._chosen)  # a wrong one is told, whatever the models are
         self._router = router
         self._set_models(models_of(model))
         if not self._models:
@@ -570,10 +567,11 @@ class Harness(Generic[Deps, Output]):
 
         return open_model(name, **self._chosen)
 
-    def _offline(self, name: str) -> Askable:
+    def _offline(self, model: ModelLike) -> Askable:
         from evener.harness.preview import open_offline
 
-        return open_offline(name, **self._chosen)
+        [one] = models_of((model,))
+        return open_offline(one, **self._chosen) if isinstance(one, str) else self._open_one(one)
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
         """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.
@@ -886,6 +884,13 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     inherits: tuple[str, ...] = ()
     settings: ModelSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise UsageError("A Subagent needs a name: a text by which the model calls it.")
+        if not isinstance(self.harness, Harness):
+            raise _wrong("harness", f"the Harness that runs the agent {self.name!r}", self.harness)
+        _each(self.inherits, "inherits", "a tuple with the names of tools", lambda one: isinstance(one, str))
 
 
 def _share_rates(store: Store) -> None:

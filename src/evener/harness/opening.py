@@ -1,5 +1,6 @@
 """What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.context.prompt import PromptContext, SystemPrompt, check_stable, check_unchanged, render
 from evener.driver import Driver
-from evener.errors import UsageError
+from evener.errors import BadValue, UsageError
 from evener.loop.state import RunState
 from evener.observe.trace_context import current_trace
 from evener.store.protocol import Log
@@ -30,6 +31,8 @@ class System:
 
     def __init__(self, given: Given, *, deps: object = None) -> None:
         function = given if callable(given) else None
+        if function is not None:
+            _check_takes_context(function)
         self._function: Callable[[PromptContext], Whole] | None = function
         self._whole: Blocks | SystemPrompt = () if callable(given) else _sound(given)
         self._deps = deps
@@ -74,8 +77,26 @@ class System:
         return stable
 
 
+def _check_takes_context(function: Callable[..., object]) -> None:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise UsageError(
+            f"The function for `system` cannot be called: {error}. It takes one argument, a PromptContext."
+        ) from None
+    except ValueError:  # a builtin without a signature
+        return
+
+
 def _sound(whole: Whole) -> Blocks | SystemPrompt:
-    return whole if isinstance(whole, SystemPrompt) else Transcript(system=whole).system_blocks
+    if isinstance(whole, SystemPrompt):
+        return whole
+    if isinstance(whole, bytes | Mapping) or not isinstance(whole, str | Iterable | None):
+        raise BadValue(
+            "`system` takes a text, a list of TextBlock, a SystemPrompt, or a function that returns one of these; "
+            f"not {type(whole).__name__}."
+        )
+    return Transcript(system=whole).system_blocks
 
 
 def _up_to_mark(blocks: Blocks) -> Blocks:
@@ -207,11 +228,7 @@ def run_of(beginning: Beginning, state: RunState) -> str:
 def said_of(prompt: Prompt, settings: object = None, metadata: object = None) -> Said:
     """What begins a run. UsageError for what cannot begin one."""
     message = message_of(prompt)
-    if (
-        message.role != "user"
-        or not message.blocks
-        or all(isinstance(b, TextBlock) and not b.text.strip() for b in message.blocks)
-    ):
+    if message.role != "user" or is_blank(message):
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text, or blocks of a user's message.")
     if settings is not None and not isinstance(settings, ModelSettings):
         raise UsageError(f"`settings` takes ModelSettings(...), or None; not {type(settings).__name__}.")
@@ -220,6 +237,11 @@ def said_of(prompt: Prompt, settings: object = None, metadata: object = None) ->
     if not isinstance(metadata, Mapping):
         raise UsageError(f"`metadata` takes a mapping of your own, such as {{'ticket': 7}}; not {type(metadata).__name__}.")
     return Said(message, settings, json_text(metadata, "The metadata of a run"))
+
+
+def is_blank(message: Message) -> bool:
+    """True if a message holds nothing but blank text."""
+    return all(isinstance(block, TextBlock) and not block.text.strip() for block in message.blocks)
 
 
 def message_of(prompt: Prompt) -> Message:

@@ -89,6 +89,8 @@ async def fan_out(
     where that could exceed the limit, `Entry.warnings` says so. `progress` is called after each entry.
     """
     _check(prompts, concurrency, retries)
+    if progress is not None and not callable(progress):
+        raise UsageError(f"`progress` takes a function of two numbers, done and all; not {type(progress).__name__}.")
     limits = _of_all(limits)
     harness = Harness(
         model, system=system, store="memory", limits=_of_entry(retries), page_output=False, output=output,

@@ -45,8 +45,8 @@ from evener.transcript.ask import Ask, Effort
 from evener.transcript.loss import Loss, LossRefused, refuse
 from evener.transcript.mint import new_id
 
-Opens = Callable[[str], Askable]
-"""A model by its name, for looking only."""
+Opens = Callable[[str | Askable], Askable]
+"""A model, or one by its name, for looking only."""
 Notices = tuple[tuple[str, str], ...]
 
 MOST_STEPS = 8

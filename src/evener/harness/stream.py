@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evener import streaming as st
 from evener.errors import EvenerError, UsageError
-from evener.harness.opening import Prompt, message_of
+from evener.harness.opening import Prompt, is_blank, message_of
 from evener.result import Output, RunResult
 from evener.transcript.blocks import DocumentBlock, ImageBlock, TextBlock
 
@@ -295,8 +295,8 @@ class RunStream(Generic[Output]):
 def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
     """Return what is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
     message = message_of(prompt)
-    if message.role != "user" or not message.blocks:
-        raise UsageError("Steer a run with a text, or with a list of texts, images and documents.")
+    if message.role != "user" or is_blank(message):
+        raise UsageError("There is nothing to steer the run with. Give a text, or a list of texts, images and documents.")
     for block in message.blocks:
         if not isinstance(block, TextBlock | ImageBlock | DocumentBlock):
             raise UsageError(f"Steer a run with texts, images and documents, not with a {type(block).__name__}.")

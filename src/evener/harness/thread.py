@@ -517,7 +517,7 @@ class Thread(Generic[Output]):
         """
         said = None if prompt is None else said_of(prompt)
         state = await self.state() if self._id else RunState()
-        asked = self._agent.models if not model else (self._opens(model) if isinstance(model, str) else model,)
+        asked = self._agent.models if not model else (self._opens(model),)
         media = Media(self._store.put_blob, self._store.get_blob)
         return await compile_request(state, said, models=asked, agent=self._agent, opener=self._opener, media=media)
 
@@ -526,7 +526,7 @@ class Thread(Generic[Output]):
     async def context(self, model: str | Askable = "") -> ContextReport:
         """How full the window of a model is, by default of the first one of the harness; and what is left out."""
         keeper = self._keeper()
-        asked = self._agent.models[0] if not model else self._opens(model) if isinstance(model, str) else model
+        asked = self._agent.models[0] if not model else self._opens(model)
         return keeper.report(await self.state() if self._id else RunState(), asked)
 
     async def compact(self, focus: str = "") -> ev.Compacted | ev.CompactionFailed | None:

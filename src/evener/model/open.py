@@ -1,7 +1,8 @@
 """Opens a model by its name: resolves rows, config, key, address and transport. Reads environment and files; sends nothing."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from evener.providers.config import Config, load_config
 from evener.providers.keys import account_headers, account_values, find_key, key_file, require_key
 from evener.providers.rows import LOCAL, Facts, ModelName, parse_model
 from evener.transcript.ask import Cache, Effort, ModelSettings, Reasoning, Settings
+from evener.transcript.blocks import check_choice
 from evener.transcript.loss import refused_codes
 from evener.transport.exchange import Auth, Caps, Deadlines, Retries, Transport, header
 from evener.transport.http import shared_transport
@@ -53,6 +55,11 @@ def open_model(
     losses (docs/losses.md) with which nothing is sent: a call that has one raises LossRefused. `settings` are the defaults of
     all asks; `effort`, `thinking`, `thinking_budget`, `max_output_tokens` and `temperature` are short for fields of them.
     """
+    _check(
+        name=name, config=config, environ=environ, transport=transport, key=key, auth=auth, base_url=base_url,
+        deadlines=deadlines, caps=caps, retries=retries, rate=rate, cache=cache,
+    )  # fmt: skip
+    check_choice(encoding or "native", get_args(EncodingName), "`encoding`")
     refused: frozenset[str] = refused_codes(refuse_losses) if refuse_losses != () else frozenset()
     given = Secret(key)
     del key  # a traceback may be printed with its locals
@@ -62,6 +69,8 @@ def open_model(
     chosen = _find_named(name, config)
     facts = config.rows.facts(chosen.provider, chosen.model)
     if base_url:
+        if not base_url.startswith(("http://", "https://")):
+            raise UsageError("base_url must begin with http:// or https://, as in http://127.0.0.1:8000/v1.")
         if "?" in base_url or "#" in base_url:
             raise UsageError(
                 "base_url has a query or a fragment, but paths are added to its end. Leave it out; a query goes on with `auth`."
@@ -91,6 +100,30 @@ def open_model(
     usual = Settings(facts.quirks.usual_output or None, facts.quirks.usual_temperature)
     sampling, reasoning = chosen_settings.sampling(usual), chosen_settings.reasoning(Reasoning())
     return Model(endpoint, defaults=AskDefaults(sampling, reasoning, cache, refused, chosen_settings if settings else None))
+
+
+TAKES: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "name": (lambda given: isinstance(given, str), 'a text such as "local:smollm2"'),
+    "key": (lambda given: isinstance(given, str), "a text"),
+    "base_url": (lambda given: isinstance(given, str), "a text such as http://127.0.0.1:8000/v1"),
+    "config": (lambda given: isinstance(given, Config), "what load_config returned"),
+    "environ": (lambda given: isinstance(given, Mapping), "a mapping such as os.environ"),
+    "transport": (lambda given: hasattr(given, "send"), "a Transport, which has the method `send`"),
+    "auth": (callable, "a function that is given a Request and returns it with credentials"),
+    "deadlines": (lambda given: isinstance(given, Deadlines), "Deadlines(...)"),
+    "caps": (lambda given: isinstance(given, Caps), "Caps(...)"),
+    "retries": (lambda given: isinstance(given, Retries), "Retries(...)"),
+    "rate": (lambda given: isinstance(given, Rate), "Rate(...)"),
+    "cache": (lambda given: isinstance(given, Cache), "Cache(...)"),
+}
+
+
+def _check(**given: object) -> None:
+    """Refuse the first that is not what it has to be. The value is not shown: it may be a key."""
+    for what, value in given.items():
+        fits, expected = TAKES[what]
+        if value is not None and not fits(value):
+            raise UsageError(f"`{what}` takes {expected}, or nothing; not {type(value).__name__}.")
 
 
 def _find_named(name: str, config: Config) -> ModelName:

@@ -76,6 +76,10 @@ class PlainModel:
     def __init__(self, provider: PlainProvider) -> None:
         if not isinstance(provider.name, str) or not provider.name:
             raise UsageError(f"The provider {type(provider).__name__} needs a `name`: a text that is not empty.")
+        if not callable(provider.complete):
+            raise UsageError(
+                f"The provider {provider.name!r} needs a `complete` that can be called with a transcript and tools."
+            )
         self._provider = provider
         self._origin = Origin(wire=WIRE, provider=provider.name, model=provider.name)
 

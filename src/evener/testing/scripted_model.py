@@ -114,6 +114,11 @@ class _ScriptedStream:
     """One scripted call in flight. It gives way to others before each piece, as a real one does."""
 
     def __init__(self, line: Line, ask: Ask, price: _Price) -> None:
+        if not isinstance(line, Reply | EvenerError | str):
+            raise UsageError(
+                "A line of a script is a text, a reply as in calls(ToolCall.of(...)), or an error of evener.errors; "
+                f"not {type(line).__name__}."
+            )
         self._line = says(line) if isinstance(line, str) else line
         self._ask = ask
         self._price = price

@@ -454,6 +454,8 @@ class Shapes:
         if not args:
             return {"type": "object", "additionalProperties": True}
         names = self.of(args[0], where)
+        if "$ref" in names or names.get("type") in ("array", "object", "boolean", "null"):
+            raise UsageError(f"{where}: the keys of a JSON object are texts, not {_show(args[0])}. Use a list of pairs.")
         schema: Schema = {"type": "object", "additionalProperties": self.of(args[1], where) or True}
         if names.get("type") == "string" and len(names) > 1:
             schema["propertyNames"] = names
@@ -603,9 +605,12 @@ def _row(row: list[Schema], least: int) -> Schema:
     return {"type": "array", "prefixItems": row, "items": False, "minItems": least, "maxItems": len(row)}
 
 
+def _show(kind: object) -> str:
+    return str(getattr(kind, "__name__", None) or repr(kind))
+
+
 def _no_form(kind: object, where: str) -> UsageError:
-    name = getattr(kind, "__name__", None) or repr(kind)
     return UsageError(
-        f"{where}: {name} has no JSON form. Use builtin types, Literal, Enum, dataclasses, TypedDict, NamedTuple, "
+        f"{where}: {_show(kind)} has no JSON form. Use builtin types, Literal, Enum, dataclasses, TypedDict, NamedTuple, "
         "msgspec.Struct or Pydantic models; what is not an argument of the model belongs into ToolContext.deps."
     )

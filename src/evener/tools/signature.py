@@ -6,7 +6,7 @@ that is positional only, `*args`, `**kwargs`. A parameter annotated `ToolContext
 
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Union, get_args, get_origin
 
@@ -78,6 +78,17 @@ def check_takes_one(function: Function) -> None:
         _signature(function, where).bind({}, **({context: None} if context else {}))
     except TypeError as error:
         raise UsageError(f"{where} must take its arguments as one value ({error}). Give it one parameter.") from None
+
+
+def check_verifies(verify: Function, names: Iterable[str], where: str) -> None:
+    """Refuse a `verify` that cannot take the arguments of its tool."""
+    given = {*names, _context_name(verify)} - {""}
+    try:
+        _signature(verify, f"{where}: its `verify`").bind(**dict.fromkeys(given))
+    except TypeError as error:
+        raise UsageError(
+            f"{where}: its `verify` does not take the same arguments ({error}). Give it the parameters of the tool."
+        ) from None
 
 
 def _context_name(function: Function) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from math import isfinite
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -28,10 +27,10 @@ from evener.tools.arguments import ArgumentReader, ReadArguments, converter, unc
 from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, report_failure
 from evener.tools.schema import Problem, close_schema, root_schema
-from evener.tools.signature import Callee, Function, check_takes_one, describe, name_of, read_signature
+from evener.tools.signature import Callee, Function, check_takes_one, check_verifies, describe, name_of, read_signature
 from evener.tools.validation import Validator
 from evener.transcript.ask import ToolSpec
-from evener.transcript.blocks import check_choice, json_object, json_text
+from evener.transcript.blocks import check_choice, check_number, check_text, check_type, json_object, json_text
 
 if TYPE_CHECKING:  # defaults of type variables are for checkers, which know them on any Python
     from typing_extensions import ParamSpec as DefaultParamSpec
@@ -107,13 +106,25 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
             raise UsageError(f"The tool {self.name!r} needs functions that can be called.")
         if not self.name:
             raise UsageError("A tool needs a name. Give one with name=...")
-        if self.timeout is not None and not (self.timeout > 0 and isfinite(self.timeout)):
-            raise UsageError(f"The timeout of {self.name!r} must be above 0 seconds, or None for none; not {self.timeout}.")
-        if self.retries < 0 or self.output_limit < 1:
-            raise UsageError(f"The retries of {self.name!r} start at 0, its output_limit at 1.")
+        self._check_options()
         force_setattr(self, "metadata", MappingProxyType(dict(self.metadata)))
         force_setattr(self, "callee", Callee.of(self.function))
         force_setattr(self, "verifier", None if self.verify is None else Callee.of(self.verify))
+
+    def _check_options(self) -> None:
+        """Refuse an option that is not what it has to be."""
+        for name in ("sequential", "approval", "hidden"):
+            check_type(getattr(self, name), (bool,), f"`{name}` of the tool {self.name!r}")
+        for name in ("timeout", "retries", "output_limit"):
+            check_number(getattr(self, name), f"`{name}` of the tool {self.name!r}", whole=name != "timeout")
+        if self.timeout is not None and not self.timeout > 0:
+            raise UsageError(f"The timeout of {self.name!r} must be above 0 seconds, or None for none; not {self.timeout}.")
+        if self.retries is None or self.output_limit is None or self.retries < 0 or self.output_limit < 1:
+            raise UsageError(f"The retries of {self.name!r} start at 0, its output_limit at 1.")
+        if not isinstance(self.metadata, Mapping):
+            raise UsageError(
+                f"`metadata` of the tool {self.name!r} takes a mapping of your own; not {type(self.metadata).__name__}."
+            )
 
     @classmethod
     def of(
@@ -216,11 +227,18 @@ def tool(
     """Make a tool from a function's signature and docstring; usable as `@tool`, `@tool(...)`, and on bound methods."""
 
     def make(function: Function) -> FunctionTool:
+        if isinstance(function, Tool):
+            raise UsageError(
+                f"{function.name!r} is a tool already. For another of its function write tool({function.name}.function, ...)."
+            )
         if not callable(function):
             raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")
         signature = read_signature(function)
         where = f"The tool {name or name_of(function)!r}"
         _check_words(function, description, where)
+        verify = options.get("verify")
+        if callable(verify):
+            check_verifies(verify, signature.converters, where)
         validator = Validator(signature.schema, where=where)
         return FunctionTool(
             spec=ToolSpec(
@@ -240,6 +258,8 @@ def tool(
 
 def _check_words(function: Function, description: str | None, where: str) -> None:
     """Refuse a description that is there and says nothing: the model would have to guess from the name."""
+    if description is not None:
+        check_text(description, f"{where}: its description")
     text = function.__doc__ if description is None else description
     if text is not None and not text.strip():
         raise UsageError(f"{where} has an empty description. Say in its docstring what it does, and when to call it.")

@@ -206,6 +206,8 @@ def refused_codes(names: Iterable[str]) -> frozenset[str]:
     """Return the names of losses to refuse, checked: each is a code, the beginning of codes up to a dot, or a kind."""
     if isinstance(names, str):
         raise UsageError(f"`refuse_losses` takes several codes, and {names!r} is one text. Write {{{names!r}}}.")
+    if not isinstance(names, Iterable):
+        raise UsageError(f"`refuse_losses` takes a set of codes, such as {{'reasoning'}}; not {type(names).__name__}.")
     found = frozenset(names)
     for name in sorted(found, key=repr):
         if not isinstance(name, str) or not (name in KINDS or any(_is_within(code, name) for code in CODES)):

@@ -8,7 +8,6 @@ import asyncio
 import os
 import shlex
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
@@ -36,7 +35,7 @@ from evener.cli.prompt import make_conversation, output_schema
 from evener.cli.terminal import say
 from evener.errors import ApprovalStale, BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
-from evener.harness.finding import find_harness
+from evener.harness.finding import blame, find_harness
 from evener.loop.state import Limits
 from evener.providers.config import load_config
 from evener.providers.rows import parse_model
@@ -338,7 +337,7 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
-        raise UsageError(f"Cannot load tools from {reference!r}: {_blame(error)}. Mend the module, then try again.") from error
+        raise UsageError(f"Cannot load tools from {reference!r}: {blame(error)}. Mend the module, then try again.") from error
     finally:
         sys.path.remove(os.getcwd())
     if not hasattr(loaded, name):
@@ -349,14 +348,6 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     if isinstance(found, list | tuple):
         return found
     raise UsageError(f"{reference!r} is a {type(found).__name__}; expected a tool, a function, or a list of them.")
-
-
-def _blame(error: Exception) -> str:
-    """Return an error of the user's own module, with the file and line where it happened."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-    last = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")][-1]
-    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {error}"
 
 
 def make_limits(options: RunOptions, harness: Harness) -> Limits | None:

@@ -5,6 +5,7 @@ shape, so that one set of jobs serves both stores. An address, and so a password
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from time import monotonic, sleep
@@ -27,6 +28,7 @@ MOST_IDLE = 5.0
 """Seconds after which the server ends a transaction that does nothing: a process that was stopped in one holds up others."""
 LONGEST_STATEMENT = 300.0
 NAME = "evener"
+TOO_MANY = "53300"
 
 
 class StoreUnreachable(StoreError):
@@ -47,14 +49,31 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
         "may not be used so by this role",
         "Give the role the rights that docs/scale.md lists, or use another.",
     ),
+    **dict.fromkeys(
+        ("42P07", "42P01", "42703"),
+        (StoreError, "has other tables in this schema than ours", "Give a schema of its own: PostgresStore(..., schema=...)."),
+    ),
     "28": (StoreError, "does not let this user in", "Check user and password in the address."),
     "3D": (StoreError, "has no database of that name", "Make the database, or correct the address."),
     "25006": (StoreError, "can only be read", "Give the address of the primary server."),
     "XX": (Damaged, "is damaged", "Stop the server and look at its log; restore a backup if needed."),
+    "22P05": (StoreError, "has an encoding without some of these characters", "Use a database with the encoding UTF8."),
     "22": (StoreError, "cannot hold such a value", "Keep the content as a file and store its name."),
     "54": (StoreError, "cannot hold a value that large", "Keep the content as a file and store its name."),
 }
 OTHER = (StoreError, "could not do what was asked", "Try again; if it stays so, look at the server's log.")
+
+
+# What a server says before there is a connection, for which libpq has no SQLSTATE. A server of another language goes unread.
+REFUSALS = tuple(
+    (re.compile(words), code)
+    for words, code in (
+        ("too many connections|too many clients|connection slots", TOO_MANY),
+        ("FATAL: +database .* does not exist", "3D000"),
+        ("FATAL: +permission denied for database", "42501"),
+        (r"no password supplied|FATAL: .*(authentication|password|role|pg_hba\.conf)", "28000"),
+    )
+)
 
 
 @cache
@@ -71,12 +90,33 @@ def load_psycopg() -> Any:
     return psycopg
 
 
+def check_address(address: str) -> str:
+    """Return the address. UsageError for what is none, which shows nothing of it: a password may be a part."""
+    psycopg = load_psycopg()
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+        sound = str(parts.get("port", "")).replace(",", "").strip().isdecimal() or not parts.get("port")
+    except (psycopg.Error, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise UsageError(
+            "This is no address of a PostgreSQL database. Write postgresql://user@host:5432/database; characters as / @ : # in "
+            "a user or a password are written as in %2F."
+        )
+    return address
+
+
+def _code(error: "psycopg.Error") -> str:
+    """Return the SQLSTATE, also of a connection that the server refused; empty when it said none."""
+    return error.sqlstate or next((code for words, code in REFUSALS if words.search(str(error))), "")
+
+
 def was_lost(error: Exception) -> bool:
     """True if the connection is gone, so that whether the last commit was done is not known."""
     psycopg = load_psycopg()
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
-    code = error.sqlstate or ""
+    code = _code(error)
     return not code or (code[:2] in ("08", "57") and code != "57014") or code == "25P03"
 
 
@@ -92,7 +132,7 @@ def postgres_error(error: Exception) -> StoreError:
             "The PostgreSQL server did not answer or ended the connection. What was acknowledged before is safe. "
             "Check that it runs and that the address is right, then try again."
         )
-    code = error.sqlstate or ""
+    code = _code(error)
     kind, happened, advice = TABLE.get(code) or TABLE.get(code[:2]) or OTHER
     return kind(f"The PostgreSQL store {happened} (SQLSTATE {code}). {SAFE} {advice}")
 
@@ -120,6 +160,7 @@ class Dial:
             "autocommit": True,
             "connect_timeout": max(2, round(self.patience)),
             "application_name": NAME,
+            "client_encoding": "UTF8",  # whatever the database's own: texts are made and read as UTF-8
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -162,7 +203,8 @@ def persist(work: Callable[[], Any], patience: float) -> Any:
         try:
             return work()
         except load_psycopg().Error as error:
-            if not was_lost(error) or monotonic() + pause > deadline:
+            passes = was_lost(error) or _code(error) == TOO_MANY
+            if not passes or monotonic() + pause > deadline:
                 raise postgres_error(error) from None
         sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)

@@ -98,14 +98,18 @@ CHANGED = (
     *("work", "schedules", "budgets", "members", "reservations", "rate_calls", "rate_pauses"),
 )
 EMPTIED = ("inbox", "tags", "blobs", "work", "schedules", "budgets", "members", "reservations", "rate_calls")
+LONGEST = 56
+"""Characters of a name: a name of PostgreSQL has up to 63, and the channel of our notices adds some."""
 GATE = 0x45764E72
 """The advisory lock under which one process at a time makes or upgrades the tables: `EvNr`."""
 
 
 def check_schema(name: str) -> str:
     """Return the name of a schema, which stands in statements as it is. BadValue for any but a plain one."""
-    if not (name.isascii() and name.isidentifier() and name == name.lower()):
-        raise BadValue(f"The schema {name!r} must be lower-case letters, digits and underscores, as in 'evener'.")
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier() and name == name.lower() and len(name) <= LONGEST):
+        raise BadValue(
+            f"The schema {name!r:.80} must be up to {LONGEST} lower-case letters, digits and underscores, as in 'evener'."
+        )
     return name
 
 
@@ -117,7 +121,7 @@ def upgrade(connection: "psycopg.Connection", schema: str, steps: Sequence[Seque
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (GATE,))
         version = _version(connection, schema, len(steps))  # again: another process may have been quicker
         if not version:
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
         for statement in (statement for step in steps[version:] for statement in step):
             connection.execute(statement.encode())
         if not version:
@@ -133,7 +137,8 @@ def _version(connection: "psycopg.Connection", schema: str, newest: int) -> int:
     there = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'meta'"  # `to_regclass` may answer from a cache
     if connection.execute(there, (schema,)).fetchone() is None:
         return 0
-    found = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    # By its whole name: a schema that the role may not use is left out of the path, as if there were no table.
+    found = connection.execute(f"SELECT value FROM \"{schema}\".meta WHERE key = 'schema'".encode()).fetchone()
     version = int(found[0]) if found and str(found[0]).isdecimal() else 0
     if version > newest:
         raise StoreError(
@@ -148,7 +153,7 @@ def grants(schema: str, *, worker: str, reader: str) -> tuple[str, ...]:
 
     The worker appends and can change nothing of an event but what erasing changes; the reader only looks.
     """
-    name, works, reads = map(check_schema, (schema, worker, reader))
+    name, works, reads = (f'"{check_schema(one)}"' for one in (schema, worker, reader))
     return (
         f"GRANT USAGE ON SCHEMA {name} TO {works}, {reads}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO {works}, {reads}",

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet, finalize
 
-from evener.errors import EvenerError, StoreError
+from evener.errors import EvenerError, StoreError, UsageError
 from evener.events import Event
 from evener.store import protocol
 from evener.store.integrity.digests import Told, sidecar_entries
@@ -23,7 +23,15 @@ from evener.store.integrity.verify import verify
 from evener.store.postgres import work
 from evener.store.postgres.appends import AppendJob, LogTail
 from evener.store.postgres.cluster import PostgresCluster
-from evener.store.postgres.connection import Dial, PostgresConnection, load_psycopg, persist, postgres_error, was_lost
+from evener.store.postgres.connection import (
+    Dial,
+    PostgresConnection,
+    check_address,
+    load_psycopg,
+    persist,
+    postgres_error,
+    was_lost,
+)
 from evener.store.postgres.notices import CHANNEL, NoticeListener
 from evener.store.postgres.schema import check_schema
 from evener.store.postgres.writes import LogJob, perform_writes
@@ -205,7 +213,9 @@ class PostgresStore(SqlStore):
         funnel: Funnel | None = None,
     ) -> None:
         load_psycopg()
-        self._dial = Dial(address, check_schema(schema), busy)
+        if type(busy) not in (int, float) or not busy >= 0:
+            raise UsageError(f"`busy` is a number of seconds, 0 or more; not {busy!r}.")
+        self._dial = Dial(check_address(address), check_schema(schema), busy)
         self._channel = f"{CHANNEL}_{schema}"
         self._server_clock = ServerClock()
         self._clock = clock or self._server_clock
@@ -360,6 +370,15 @@ class PostgresStore(SqlStore):
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _look(self, job: "Callable[[sqlite3.Connection], T]") -> T:
+        from psycopg_pool import PoolTimeout
+
+        try:
+            return self._look_there(job)
+        except PoolTimeout:
+            self._dial().close()  # fails with the reason, where the server has one
+            raise
+
+    def _look_there(self, job: "Callable[[sqlite3.Connection], T]") -> T:
         with self._readers().connection() as raw:
             try:
                 raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

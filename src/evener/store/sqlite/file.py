@@ -5,6 +5,7 @@ that again would drop the locks that other connections of this process hold on t
 """
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -82,6 +83,7 @@ def _code(error: Exception) -> tuple[int, str]:
     return 0, type(error).__name__
 
 
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 COMPANIONS = ("", "-wal", "-shm", ".heads")
@@ -118,9 +120,15 @@ def path_of(given: str | os.PathLike[str] | None) -> Path:
     """Return the file of a store: the given path, by default the usual file. Refuse names that SQLite takes for no file."""
     if given is None:
         return default_path()
-    if os.fspath(given) in ("", ":memory:"):
+    text = os.fspath(given)
+    if found := ADDRESS.match(text):  # of which no more is shown: it may hold a password
         raise UsageError(
-            f"{os.fspath(given)!r} is no path of a store file. Nothing was made. For a store that ends with its process, say "
+            f"An address that begins with {found[0]!r} is no path of a store file. Nothing was made. Give a path, as in "
+            'store="evener.db", or the address of a PostgreSQL database, as in store="postgresql://user@host/database".'
+        )
+    if text in ("", ":memory:") or "\0" in text:
+        raise UsageError(
+            f"{text!r} is no path of a store file. Nothing was made. For a store that ends with its process, say "
             'store="memory" (MemoryStore() as an object); else give a path, or none for the file in the data folder.'
         )
     return Path(given)

@@ -9,12 +9,14 @@ import os
 import platform
 import sys
 from functools import cache
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Lock, Thread
 from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
+from evener.errors import UsageError
 from evener.events import Rival
 
 COPY = "copy"
@@ -159,6 +161,8 @@ class Renewer:
     """`seconds` is how long a lease lasts."""
 
     def __init__(self, seconds: float) -> None:
+        if type(seconds) not in (int, float) or not 0 < seconds < inf:
+            raise UsageError(f"`lease` is a number of seconds above 0; not {seconds!r}.")
         self._seconds = seconds
         self._lock = Lock()
         self._logs: WeakSet[Renewable] = WeakSet()

@@ -82,6 +82,10 @@ class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if isinstance(given, OutputShape):
             return given
         where = f"The output {name!r}" if name else "The output"
+        if isinstance(given, str) and not given.lstrip().startswith("{"):
+            raise UsageError(
+                f"{where}: the text {given[:80]!r} is no JSON Schema. Give a type itself, or the JSON of an object."
+            )
         raw = given if isinstance(given, str | Mapping) else None
         schema = root_schema(given, where) if raw is None else _read_schema(raw, where)
         validator = Validator(schema, where=where)
