@@ -428,6 +428,32 @@ def test_a_summariser_is_given_no_more_than_its_window_takes(said: str) -> None:
     run(go())
 
 
+@pytest.mark.parametrize("window", [8_000, 2_500])
+def test_a_run_that_is_cancelled_while_a_summary_is_made_asks_no_more(window: int) -> None:
+    """Also where there is no room without the summary: it was cancelled, and did not fail."""
+
+    async def go() -> None:
+        told: list[asyncio.Task[None]] = []
+
+        class Cancelled(Worker):
+            def __call__(self, ask: Ask) -> Reply | EvenerError | str:
+                if not ask.tools:
+                    told.append(asyncio.ensure_future(stream.cancel()))
+                return super().__call__(ask)
+
+        worker = Cancelled(40)
+        harness = harness_of(worker, ContextRules(window=window, verbose=10**6))
+        thread = harness.thread()
+        async with thread.stream("Fetch it all.") as stream:
+            result = await stream.result()
+        await asyncio.gather(*told)
+        assert (result.stop, len(told)) == ("cancelled", 1)
+        assert not asks_of(harness)[-1].tools, "the summariser was the last that was asked"
+        assert (await replay(await harness.store.read(thread.log), log=thread.log)).differences == ()
+
+    run(go())
+
+
 def test_compacting_keeps_prompts_pinned_messages_and_pairs() -> None:
     """opencode #25774, kimi-code PR 1054, Codewhale #6119: a call was split from its result."""
 

@@ -661,6 +661,8 @@ class Driver:
         if self._agent.context is None:
             return called.id if await self._record_step(called) else ""
         more = await self._agent.context.make_room(self, called, model)
+        if self._is_cancelled():  # while a summary was made
+            return ""
         if more is None:
             self.error = ContextTooLong(self.state.failure.message) if self.state.failure else self.error
             return ""

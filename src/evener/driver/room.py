@@ -310,6 +310,8 @@ class ContextKeeper:
         left = total - found.saved
         if left > gate.gate and self._can_help(host, model, measured, left) and self.rules.compact:
             made = await self._compact_first(host, model, cause)
+            if host.state.cancelled is not None:
+                return ()
             if made:
                 measured = self._measure(host.state, model)
                 total = measured.account.total + _waiting(host.state, measured.account.rates)
