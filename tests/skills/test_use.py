@@ -53,6 +53,7 @@ def test_a_script_runs_by_its_extension_in_the_sandbox_once_it_is_approved(tmp_p
     folder = make_skill(home / ".agents/skills/pdf")
     (home / "secret").write_text("the secret", encoding="utf-8")
     (folder / "scripts" / "out.py").symlink_to(home / "secret")
+    (folder / "scripts" / "circle.py").symlink_to("circle.py")
     work.mkdir()
     (work / "form.txt").write_text("a form", encoding="utf-8")
     skills = find_skills(project=None, home=home, trusted=False).skills.values()
@@ -63,6 +64,9 @@ def test_a_script_runs_by_its_extension_in_the_sandbox_once_it_is_approved(tmp_p
         {"name": "pdf", "script": "../../../secret.py"},
         {"name": "pdf", "script": "scripts/out.py"},
         {"name": "other", "script": "scripts/fill.py"},
+        {"name": "pdf", "script": f"{'x' * 300}.py"},
+        {"name": "pdf", "script": "scripts/circle.py"},
+        {"name": "pdf", "script": "scripts/\0.py"},
     ]
     given = calls(*(ToolCall(f"c{number}", "skill_run", json.dumps(one)) for number, one in enumerate(asked)))
     harness = Harness(ScriptedModel([given, "Done."]), tools=[skill_run_tool(skills, root=work)], store="memory")
@@ -74,7 +78,7 @@ def test_a_script_runs_by_its_extension_in_the_sandbox_once_it_is_approved(tmp_p
         await thread.decide({one.key: Decision("allow") for one in waits.approvals})
         return [str(one.result.content) if one.result else "" for one in (await thread.resume()).records]
 
-    ran, said, no_runner, outside, linked, unknown = asyncio.run(decide())
+    ran, said, no_runner, outside, linked, unknown, *odd = asyncio.run(decide())
     assert "a form help" in ran
     assert "PermissionError" in ran or "FileNotFoundError" in ran
     assert "the secret" not in ran
@@ -83,6 +87,7 @@ def test_a_script_runs_by_its_extension_in_the_sandbox_once_it_is_approved(tmp_p
     assert "cannot be run. The extensions that can are .py, .sh" in no_runner
     assert "Its scripts are: scripts/fill.py" in outside
     assert "has no script" in linked
+    assert ["has no script" in one for one in odd] == [True] * 3
     assert "pdf" in unknown
 
 

@@ -159,6 +159,19 @@ def test_everything_a_command_started_is_gone_when_it_ends(shell: ShellTools) ->
     assert processes_with(long.split()[1]) == []
 
 
+def test_times_and_modes_are_changed_as_without_a_sandbox(shell: ShellTools) -> None:
+    """What `tar`, `cp` and `touch` do to symlinks, to one of the two times, and to a file that was removed."""
+    run(shell, "mkdir from to; ln -s /usr/bin/env from/out; ln -s nowhere from/lost; touch -h -d 2001-01-01 from/*; touch file")
+    assert run(shell, "tar c -C from . | tar x --no-same-owner -C to; stat -c %Y to/out to/lost").text == "978307200\n" * 2
+    assert run(shell, "touch -d 2001-01-01 file; touch -a file; stat -c %Y file").text == "978307200\n"
+    assert run(shell, "touch -d 2001-01-01 file; touch -m file; stat -c %X file").text == "978307200\n"
+    assert run(shell, "touch -d 2001-01-01 file; touch file; [ $(stat -c %Y file) -gt 978307200 ] && echo now").text == "now\n"
+    code = (
+        "import os, tempfile; file = tempfile.TemporaryFile(); os.fchmod(file.fileno(), 0o640); print(oct(os.fstat(3).st_mode))"
+    )
+    assert run(shell, f"python3 -c '{code}'").text == "0o100640\n"
+
+
 def test_a_command_ends_however_deep_the_folders_are_that_it_leaves(shell: ShellTools) -> None:
     code = "import os\nfor _ in range(1_500): os.mkdir('d'); os.chdir('d')"
     running = RunningCommand(shell.sandbox, ["/bin/bash", "-c", f'cd; pwd; python3 -c "{code}"; chmod 0 ~/d'], seconds=PATIENCE)

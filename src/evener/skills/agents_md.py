@@ -26,9 +26,11 @@ def read_agents_md(start: Path, *, root: Path, trusted: bool) -> str:
 
 def _read(file: Path) -> str:
     try:
+        if not file.is_file():
+            return ""  # a pipe or a terminal would be waited for
         with open(file, encoding="utf-8", errors="replace") as opened:
             text = opened.read(MOST + 1)
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         return ""
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from None

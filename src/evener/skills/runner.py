@@ -103,8 +103,12 @@ def _schema(names: list[str]) -> dict[str, object]:
 def _find(skill: Skill, script: str) -> Path:
     """Return the path of a script. What is not a file inside the skill's folder, links followed, is refused."""
     folder = Path(skill.folder).resolve()
-    path = (folder / script).resolve()
-    if folder not in path.parents or not path.is_file():
+    try:
+        path = (folder / script).resolve()
+        found = folder in path.parents and path.is_file()
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, links in a circle, a NUL byte
+        found = False
+    if not found:
         known = ", ".join(one for one in skill.files if Path(one).suffix in RUNNERS) or "none"
         raise ModelRetry(f"The skill {skill.name!r} has no script {script[:200]!r}. Its scripts are: {known}.")
     return path

@@ -15,7 +15,8 @@ from evener.errors import UsageError
 FOLDERS = (".agents/skills", ".claude/skills")
 MOST_FOLDERS, DEEPEST = 2_000, 4
 MOST_FILE = 1 << 20
-MOST_DESCRIPTION = 1_024
+MOST_NAME, MOST_DESCRIPTION = 64, 1_024
+FENCED = re.compile(r"\ufeff?---[ \t]*\n(.*?\n)---[ \t]*(?:\n|\Z)", re.DOTALL)
 OLD_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
@@ -75,8 +76,9 @@ def read_skill(folder: Path) -> Skill:
     if not isinstance(description, str) or not description.strip():
         raise UsageError(f"The skill in {folder} was left out: it has no description.")
     name = fields.get("name")
-    hidden = str(fields.get("disable-model-invocation", "")).lower() == "true"
-    own = name.strip() if isinstance(name, str) and name.strip() else folder.name
+    hides = fields.get("disable-model-invocation")
+    hidden = isinstance(hides, str) and hides.strip().lower() == "true"
+    own = " ".join(name.split())[:MOST_NAME] if isinstance(name, str) and name.strip() else folder.name
     return Skill(own, " ".join(description.split())[:MOST_DESCRIPTION], str(folder), hidden)
 
 
@@ -97,7 +99,8 @@ def front_matter(folder: Path, *, lenient: bool = True) -> tuple[Mapping[str, ob
         raise UsageError(f"{file} cannot be read: {error}.") from None
     if len(text) > MOST_FILE:
         raise UsageError(f"{file} is larger than {MOST_FILE:,} characters.")
-    head, body = split_text(text, file)
+    fenced = FENCED.match(text) if lenient else None
+    head, body = (OLD_BREAKS.sub(" ", fenced[1]), text[fenced.end() :]) if fenced else split_text(text, file)
     fields = _parse_yaml(head)
     if not isinstance(fields, dict):
         if not lenient:

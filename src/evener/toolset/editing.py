@@ -166,7 +166,8 @@ def _places(text: str, edit: Edit) -> list[int]:
     """Return where `old` stands. Where it must be unique, places that overlap count as well, and counting ends at some time."""
     apart = edit.replace_all or bool(edit.after)
     step = len(edit.old) if apart else 1
-    found, start = [], text.find(edit.old)
+    found: list[int] = []
+    start = text.find(edit.old)
     while start >= 0 and (apart or len(found) < MOST_PLACES):
         found.append(start)
         start = text.find(edit.old, start + step)

@@ -94,7 +94,8 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
     """Return what a pattern with `{a,b}` stands for, as a shell would; nothing if that is too much."""
-    made, left = [], [pattern]
+    made: list[str] = []
+    left = [pattern]
     while left and len(made) + len(left) <= MOST_EXPANDED:
         one = left.pop()
         if (found := BRACES.search(one)) is None:

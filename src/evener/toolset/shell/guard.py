@@ -125,6 +125,7 @@ AUDIT_ARCH, X32 = 0xC000003E, 0x40000000
 KILL, ALLOW, NOTIFY = 0x80000000, 0x7FFF0000, 0x7FC00000
 CLONE, FORK, VFORK, CLONE3, SOCKET, IOCTL = 56, 57, 58, 435, 41, 16
 CHMOD, FCHMOD, FCHMODAT, FCHMODAT2, UTIMENSAT = 90, 91, 268, 452, 280
+AT_SYMLINK_NOFOLLOW = 0x100
 NAMESPACES = 0x7E020080  # CLONE_NEW...
 PUSHING = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 FORBIDDEN = (
@@ -392,17 +393,16 @@ class Asked:
     def change(self, id: int, pid: int, number: int, arguments: tuple[int, ...]) -> int:
         """Change the mode or the times of a file in place of the process that asked; return the error, 0 for none."""
         try:
-            if number == FCHMOD:
-                path = os.readlink(f"/proc/{pid}/fd/{arguments[0]}")
-            else:
-                path = self.path_of(pid, number, arguments)
-            times = self.times_of(pid, arguments[2]) if number == UTIMENSAT else None
+            path = "" if number == FCHMOD else self.path_of(pid, number, arguments)
+            times = self.times_at(pid, arguments[2]) if number == UTIMENSAT else None
             fcntl.ioctl(self.listener, 0x40082102, struct.pack("=Q", id))  # still the same process
-            fd = self.open_inside(path)
+            link = number == UTIMENSAT and bool(arguments[3] & AT_SYMLINK_NOFOLLOW)
+            fd = self.open_inside(path, link=link) if path else self.open_held(pid, arguments[0])
             try:
                 place = f"/proc/self/fd/{fd}"
                 if number == UTIMENSAT:
-                    os.utime(place, ns=times or (time.time_ns(),) * 2)
+                    if LIBC.utimensat(-1, place.encode(), times, 0) != 0:
+                        raise OSError(ctypes.get_errno(), "")
                 else:
                     mode = arguments[{CHMOD: 1, FCHMOD: 1}.get(number, 2)]
                     os.chmod(place, mode & 0o777)
@@ -432,25 +432,30 @@ class Asked:
                     break
         return found.partition(b"\0")[0]
 
-    def times_of(self, pid: int, pointer: int) -> tuple[int, int] | None:
+    def times_at(self, pid: int, pointer: int) -> bytes | None:
         if pointer == 0:
             return None
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             memory.seek(pointer)
-            seconds = struct.unpack("=qqqq", memory.read(32))
-        now = time.time_ns()
-        pairs = (seconds[0:2], seconds[2:4])
-        accessed, modified = (now if nano >= 0x3FFFFFFE else whole * 10**9 + nano for whole, nano in pairs)
-        return accessed, modified
+            return memory.read(32).ljust(32, b"\0")
 
-    def open_inside(self, path: str) -> int:
-        """Open a handle below one of the writable paths, resolved by the kernel beneath it."""
+    def open_held(self, pid: int, held: int) -> int:
+        """Open a handle of what a process holds open, if it is below one of the writable paths; it may have been removed."""
+        fd = os.open(f"/proc/{pid}/fd/{held}", os.O_PATH | os.O_CLOEXEC)
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if any(path == root or path.startswith(root.rstrip("/") + "/") for root in self.writable):
+            return fd
+        os.close(fd)
+        raise PermissionError(errno.EPERM, "outside")
+
+    def open_inside(self, path: str, *, link: bool) -> int:
+        """Open a handle below one of the writable paths, resolved by the kernel beneath it. `link`: of a symlink itself."""
         path = os.path.normpath(path)
         for root in self.writable:
             if path == root or path.startswith(root.rstrip("/") + "/"):
                 base = os.open(root, os.O_PATH | os.O_CLOEXEC)
                 try:
-                    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, 0x0A)
+                    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if link else 0), 0, 0x0A)
                     fd: int = LIBC.syscall(437, base, os.fsencode(os.path.relpath(path, root)), how, ctypes.c_size_t(24))
                     if fd < 0:
                         code = ctypes.get_errno()
