@@ -139,6 +139,14 @@ def test_a_collector_gets_the_spans_by_otlp() -> None:
     assert agent.start_time_unix_nano == 2_000_000_000
 
 
+@pytest.mark.parametrize(("at", "sent"), [(1e300, 2**63), (-1e300, 0)])
+def test_a_time_that_is_none_is_sent_as_the_nearest_that_is(at: float, sent: int) -> None:
+    """An imported log can hold any."""
+    with collecting() as collector:
+        assert send_all([msgspec.structs.replace(SPANS[0], start=at, end=at)], collector.url)
+    assert (collector.spans[0].start_time_unix_nano, collector.spans[0].end_time_unix_nano) == (sent, sent)
+
+
 @pytest.mark.parametrize("status", [400, 401, 404])
 def test_a_collector_that_refuses_is_told_of(status: int) -> None:
     with collecting(status) as collector:

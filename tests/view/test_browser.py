@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import expect
 
 from evener import Harness, MemoryStore
@@ -15,6 +16,7 @@ from evener.store.sqlite.leases import new_claim
 from evener.testing import FakeServer, Text
 from evener.testing import turn as answer
 from evener.testing.scripted_model import ScriptedModel
+from evener.transcript.blocks import TextBlock
 from tests.model.stage import NOWHERE, fresh_key
 from tests.to_the_end import to_the_end
 from tests.view.browser import NEEDED, looking
@@ -216,6 +218,21 @@ async def test_a_thread_of_any_name_is_shown_forked_and_exported() -> None:
         await watched.open("#/log/%E0%A4%A")
         await expect(page.get_by_role("alert").first).to_contain_text("There is no log")
         watched.said.clear()  # the refusal
+
+
+@to_the_end
+async def test_json_that_is_nested_thousands_deep_is_shown_as_far_as_it_is_opened() -> None:
+    events = turn(0, 1_790_000_000.0)
+    deep = TextBlock("[" * 5_000 + "]" * 5_000)
+    store = MemoryStore()
+    await write(store, "deep", *(replace(one, content=(deep,)) if isinstance(one, ev.CallFinished) else one for one in events))
+    async with looking(store) as watched:
+        page = await watched.open("#/log/deep")
+        levels = page.locator("article.call .beside > div:last-child details")
+        await expect(levels).to_have_count(20)
+        await levels.last.locator("summary").click()
+        await expect(levels).to_have_count(40)
+        await expect(page.locator("article.end")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -27,6 +27,7 @@ AT_LEISURE = 30.0
 INSTALL = "OpenTelemetry is not installed. Install it with: pip install 'evener[otel]'."
 PATH = "/v1/traces"
 NANOSECONDS = 1_000_000_000
+LATEST = 2**63 / NANOSECONDS
 
 
 def traces_url(given: str) -> str:
@@ -98,6 +99,11 @@ def _readable(span: TraceSpan) -> "ReadableSpan":
         kind=SpanKind.CLIENT if span.kind == "model" else SpanKind.INTERNAL,
         instrumentation_scope=InstrumentationScope("evener", __version__),
         status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
-        start_time=int(span.start * NANOSECONDS),
-        end_time=int((span.end or span.start) * NANOSECONDS),
+        start_time=_nanoseconds(span.start),
+        end_time=_nanoseconds(span.end or span.start),
     )
+
+
+def _nanoseconds(at: float) -> int:
+    """Return a time as OTLP has it: an imported log can hold any."""
+    return int(min(max(at, 0.0), LATEST) * NANOSECONDS)

@@ -122,7 +122,7 @@ class ThreadIndex:
         self._left: deque[Summary] = deque()
         self._made: object = None
         self._lines: list[ListedThread] = []
-        self._words: list[str] = []
+        self._words: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self._at = self._took = 0.0
 
@@ -146,14 +146,19 @@ class ThreadIndex:
         self, text: str, *, group: str = "", agents: bool = False, only: Collection[str] | None = None
     ) -> list[ListedThread]:
         """Return the listed threads with all words of a text; of one group; with those of agents; of these threads only."""
+        chosen = self._lines if agents else [line for line in self._lines if not line.inside]
+        chosen = [line for line in chosen if line.group == group] if group else chosen
+        if only is not None:
+            return [line for line in chosen if line.thread in only]
         words = text.lower().split()
-        return [
-            line
-            for line, said in zip(self._lines, self._words, strict=True)
-            if (agents or not line.inside)
-            and (not group or line.group == group)
-            and (line.thread in only if only is not None else all(word in said for word in words))
-        ]
+        return [line for line in chosen if all(word in self._said(line) for word in words)] if words else chosen
+
+    def _said(self, line: ListedThread) -> str:
+        """Return what a text is looked for in, made when it is first needed: most lists are not searched."""
+        found = self._words.get(line.log)
+        if found is None:
+            found = self._words[line.log] = _words_of(line)
+        return found
 
     def count(self, *, agents: bool) -> Counter[str]:
         """Return how many threads are in each group."""
@@ -190,14 +195,14 @@ class ThreadIndex:
         threads: dict[str, list[Summary]] = {}
         for one in summaries:
             threads.setdefault(one.thread, []).append(one)
-        heads = {thread: next((one for one in several if one.head), several[0]) for thread, several in threads.items()}
+        heads = {thread: _head_of(several) for thread, several in threads.items()}
         self._left = deque(one for one in heads.values() if not one.erased and not self._knows(one))
         if self._left and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read())
             if len(self._left) <= FEW:
                 await asyncio.wait([self._reading], timeout=AT_ONCE)  # a small store is shown with all that it has
         self._lines = [self._line(heads[thread], several, decided) for thread, several in threads.items()]
-        self._words = [_words_of(line) for line in self._lines]
+        self._words = {}
         self._made = (summaries, len(self._left), decided)
         self.version += 1
 
@@ -226,13 +231,18 @@ class ThreadIndex:
     def _line(self, head: Summary, several: list[Summary], decided: Collection[str]) -> ListedThread:
         found = self._seen.get(head.log)
         seen = found[1] if found else None
-        root = next((one for one in several if one.log == one.thread), head)
+        root = head if len(several) == 1 else next((one for one in several if one.log == one.thread), head)
+        changed = head.changed if len(several) == 1 else max(one.changed for one in several)
         condition = _condition_of(head, seen, decided=head.log in decided)
         return ListedThread(
             head.thread, head.log, root.title or head.title, root.tags or head.tags, head.harness, head.events, len(several),
-            max(one.changed for one in several), root.began, head.held, bool(head.erased), condition,
+            changed, root.began, head.held, bool(head.erased), condition,
             GROUP.get(condition, ""), seen,
         )  # fmt: skip
+
+
+def _head_of(several: list[Summary]) -> Summary:
+    return several[0] if len(several) == 1 else next((one for one in several if one.head), several[0])
 
 
 def _condition_of(head: Summary, seen: Glimpse | None, *, decided: bool) -> str:

@@ -136,12 +136,14 @@ export function Tree({ value, raw }) {
   return html`<div class="json"><button class="quiet" aria-pressed=${plain} onClick=${() => set(!plain)}>${plain ? "tree" : "raw"}</button>
     ${plain ? html`<pre tabindex="0">${shown(raw ?? JSON.stringify(value, null, 1))}</pre>` : html`<${Branch} value=${value} open />`}</div>`;
 }
-function Branch({ name, value, open }) {
+const DEEP = 20;  // levels that are drawn at once; what lies deeper is drawn when it is opened
+function Branch({ name, value, open, depth = 1 }) {
+  const [drawn, draw] = useState(depth < DEEP);
   const label = name === undefined ? "" : html`<span class="key">${shown(String(name))}: </span>`;
   if (value === null || typeof value !== "object") return html`<div class="leaf">${label}<span class=${typeof value}>${shown(typeof value === "string" ? value : String(value))}</span></div>`;
   const entries = Object.entries(value);
   const kind = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
-  return html`<details open=${open || entries.length < 6}><summary>${label}${kind}</summary>${entries.slice(0, 500).map(([key, one]) => html`<${Branch} name=${key} value=${one} />`)}${entries.length > 500 && html`<div>… ${entries.length - 500} more</div>`}</details>`;
+  return html`<details open=${drawn && (open || entries.length < 6)} onToggle=${() => draw(true)}><summary>${label}${kind}</summary>${drawn && entries.slice(0, 500).map(([key, one]) => html`<${Branch} name=${key} value=${one} depth=${depth % DEEP + 1} />`)}${entries.length > 500 && html`<div>… ${entries.length - 500} more</div>`}</details>`;
 }
 
 // A command for a shell, whatever its words hold.
