@@ -13,7 +13,6 @@ Prints:
 import asyncio
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 
 from evener import Harness, Limits
 from evener.harness import fan_out
@@ -48,7 +47,7 @@ def show(done: int, of: int) -> None:
 
 async def main() -> None:
     model = ScriptedModel(answer)
-    entries = await fan_out(model, LETTERS, output=Invoice, limits=Limits(cost=Decimal(1)), progress=show)
+    entries = await fan_out(model, LETTERS, output=Invoice, limits=Limits(cost=1.0), progress=show)
     total = 0
     for entry in entries:
         if entry.output is not None:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 
 from evener import Harness, Limits, ModelSettings, ToolContext, tool
@@ -57,7 +56,7 @@ def support(store: Path) -> Harness[Shop]:
         tools=[look_up, refund],
         deps=Shop(),
         store=store,
-        limits=Limits(requests=10, cost=Decimal("0.50")),
+        limits=Limits(requests=10, cost="0.50"),
         settings=ModelSettings(temperature=0.0, parallel=False),
     )
 

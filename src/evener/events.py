@@ -7,7 +7,7 @@ seconds since 1970, minted by the process that appends them. An event never hold
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from math import inf
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -124,6 +124,24 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     warn_at: float = 0.8
     repeats: int = 3
     repeats_stop: int = 6
+
+    if TYPE_CHECKING:  # `cost` takes more than it holds
+
+        def __init__(
+            self,
+            *,
+            requests: int | None = 50,
+            tool_calls: int | None = 200,
+            input_tokens: int | None = None,
+            output_tokens: int | None = None,
+            cost: Decimal | float | str | None = None,
+            seconds: float | None = None,
+            retries: int = 2,
+            corrections: int = 2,
+            warn_at: float = 0.8,
+            repeats: int = 3,
+            repeats_stop: int = 6,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if self.cost is not None and not isinstance(self.cost, Decimal):

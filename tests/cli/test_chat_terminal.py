@@ -371,6 +371,17 @@ def _is_drawn(screen: Emulator, columns: int) -> bool:
     )
 
 
+def test_bytes_that_are_no_text_are_replaced(place: Home, claude: FakeServer) -> None:
+    claude.add("Read.", "Read again.")
+    with Chat(place) as chat:
+        chat.send(b"caf\xe9\r")
+        chat.until("Read.")
+        chat.send(b"\x1b[200~" + b"\xff\xfe\r" * 10 + b"\x1b[201~\r")
+        chat.until("Read again.")
+    sent = [message["content"][0]["text"] for message in asked(claude)["messages"]]  # type: ignore[attr-defined]
+    assert sent == ["caf\ufffd", "Read.", "\n".join(["\ufffd\ufffd"] * 10)]
+
+
 def test_ten_thousand_pasted_lines_are_one_block_and_sent_whole(place: Home, claude: FakeServer) -> None:
     pasted = "\n".join(f"line {number} @shop.py" for number in range(10_000))
     claude.add("Long.")

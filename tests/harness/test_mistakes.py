@@ -145,9 +145,9 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("a tool called final_result", lambda: made(tools=[tool(pay.function, name="final_result")]), "Rename the tool"),
     ("a store that is a number", lambda: made(store=3), "`store` takes a path"),
     ("limits as a dict", lambda: made(limits={"cost": 1}), "`limits` takes Limits"),
-    ("a cost in words", lambda: Limits(cost="cheap"), "Limits.cost is in US dollars"),  # type: ignore[arg-type]
+    ("a cost in words", lambda: Limits(cost="cheap"), "Limits.cost is in US dollars"),
     ("a cost of nothing", lambda: Limits(cost=Decimal(0)), "must be more than 0"),
-    ("a cost that is True", lambda: Limits(cost=True), "Limits.cost is in US dollars"),  # type: ignore[arg-type]
+    ("a cost that is True", lambda: Limits(cost=True), "Limits.cost is in US dollars"),
     ("requests below nothing", lambda: Limits(requests=-1), "Limits.requests must be more than 0"),
     ("half a request", lambda: Limits(requests=1.5), "Limits.requests must be a whole number"),  # type: ignore[arg-type]
     ("retries in words", lambda: Limits(retries="two"), "Limits.retries must be a whole number"),  # type: ignore[arg-type]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SHORT_LINES, SHORT = 4, 600
 """Lines and characters up to which a paste is not folded."""
 MARK = re.compile("[\U00100000-\U0010fffd]")
+UNREAD = re.compile("[\ud800-\udfff]")
+"""What stands in a line for a byte that is not UTF-8."""
 
 
 class Paste(msgspec.Struct, frozen=True):
@@ -41,6 +43,10 @@ class Paste(msgspec.Struct, frozen=True):
 
 
 Item = str | Paste
+
+
+def _make_sound(text: str) -> str:
+    return UNREAD.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -67,7 +73,7 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """Return the cleaned text; for a long one, the character that stands for it."""
-        cleaned = MARK.sub("", clean(text.replace("\r\n", "\n").replace("\r", "\n")))
+        cleaned = MARK.sub("", clean(_make_sound(text).replace("\r\n", "\n").replace("\r", "\n")))
         if cleaned.count("\n") < SHORT_LINES and len(cleaned) <= SHORT:
             return cleaned
         mark = chr(0x100000 + len(self._blocks) % 0xFFFE)
@@ -76,7 +82,7 @@ class Pastes:
 
     def draft(self, line: str) -> Draft:
         """Return the draft that a line stands for."""
-        parts = (self._blocks.get(part, part) for part in re.split(f"({MARK.pattern})", line))
+        parts = (self._blocks.get(part, part) for part in re.split(f"({MARK.pattern})", _make_sound(line)))
         return Draft(tuple(part for part in parts if part))
 
     def label(self, char: str) -> str:
