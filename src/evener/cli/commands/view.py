@@ -16,6 +16,7 @@ from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.harness import Harness
 from evener.store.protocol import Store
+from evener.transport.loopback import open_socket
 
 INSTALL = "The viewer is not installed. Install it with: pip install 'evener[view]'."
 
@@ -39,7 +40,7 @@ def run(options: ViewOptions) -> int:
 
 async def _serve(store: Store, harness: Harness | None, options: ViewOptions) -> None:
     try:
-        from evener.view.server import Viewer, open_socket, serve
+        from evener.view.server import Viewer, serve
     except ImportError:
         raise UsageError(INSTALL) from None
     log = await store.head(await find_log(store, options.id)) if options.id else ""
