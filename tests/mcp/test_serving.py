@@ -138,7 +138,8 @@ def test_a_free_port_is_told_and_ctrl_c_ends_the_server(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_or_none_is_wrong_usage(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for given, why in ((port, f"Port {port} cannot be used"), ("80000", "'80000' is not a port"), ("x", "'x' is not a port")):
+        none = (("80000", "'80000' is not a port"), ("x", "'x' is not a port"))
+        for given, why in ((port, f"Port {port} cannot be used"), *none):
             like = served(tmp_path, "--http", given)
             done = subprocess.run(
                 [like.command, *like.args], cwd=like.cwd, env={**os.environ, **like.env}, stdin=subprocess.DEVNULL,
