@@ -7,6 +7,7 @@ import webbrowser
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from threading import Thread
 
 from evener.cli.approvals import user_name
 from evener.cli.commands.run import AgentOptions, make_harness
@@ -66,5 +67,6 @@ def _open(url: str) -> Path:
     file, path = tempfile.mkstemp(prefix="evener-view-", suffix=".html")
     with os.fdopen(file, "w") as page:
         page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">')
-    webbrowser.open(f"file://{path}")
+    # Some browsers are waited for, for seconds or until they end: meanwhile the viewer must answer them.
+    Thread(target=webbrowser.open, args=(f"file://{path}",), daemon=True).start()
     return Path(path)
