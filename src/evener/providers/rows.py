@@ -543,9 +543,7 @@ MAKERS = (
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MOST = 1000
-EXAMPLE = (
-    "Write provider:model, for example anthropic:claude-opus-5-5 or local:smollm2; `evener models --providers` lists the providers."
-)
+EXAMPLE = "Write provider:model, for example anthropic:claude-opus-5-5 or local:smollm2. See `evener models --providers`."
 
 
 class ModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
