@@ -12,7 +12,8 @@ from evener import Harness, SqliteStore
 from evener.testing.scripted_model import ScriptedModel
 from evener.transcript.ask import Ask
 from evener.transcript.delta import Delta, TextDelta
-from evener.view.server import Viewer, open_socket, serve
+from evener.transport.loopback import open_socket
+from evener.view.server import Viewer, serve
 
 __all__ = ["PIECES", "RATE"]
 

@@ -333,11 +333,12 @@ shop = Harness(ScriptedModel([calls(ToolCall("c1", "chatter", "{}")), "Hi."]), t
     assert frames[-1]["result"]["stopReason"] == "end_turn"
 
 
-def test_a_file_in_place_of_the_editor_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["frames", os.devnull])
+def test_a_file_in_place_of_the_editor_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "frames").write_text("{}\n", encoding="utf-8")
-    with (tmp_path / "frames").open(encoding="utf-8") as file:
+    with (tmp_path / name).open(encoding="utf-8") as file:
         command = [sys.executable, "-m", "evener", "acp", "--model", "claude", "--store", "memory"]
         environ = {**os.environ, "ANTHROPIC_API_KEY": "sk-none"}
         done = subprocess.run(command, stdin=file, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "An editor speaks over a pipe" in done.stderr
+    assert "An editor speaks over one" in done.stderr

@@ -128,10 +128,11 @@ def test_a_reader_that_has_gone_is_quiet_and_has_its_code(words: tuple[str, ...]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
-def test_a_full_disk_is_an_error_and_no_traceback(home: Home) -> None:
+@pytest.mark.parametrize("word", ["models", "--help", "--version"])
+def test_a_full_disk_is_an_error_and_no_traceback(word: str, home: Home) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            command("models"), env=home.environ, cwd=home.folder, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False
+            command(word), env=home.environ, cwd=home.folder, stdout=full, stderr=subprocess.PIPE, timeout=120, check=False
         )
     assert (done.returncode, b"No space left" in done.stderr, b"Traceback" in done.stderr) == (1, True, False)
 

@@ -297,3 +297,4 @@ def test_a_backup_is_a_store_of_its_own(home: Home) -> None:
     twice = home.run("backup", "copy.db")
     assert (twice.returncode, b"Traceback" in twice.stderr) == (1, False), twice.stderr
     assert os.listdir(home.folder).count("copy.db") == 1
+    assert b"evener threads --store 'a copy.db'" in home.run("backup", "a copy.db").stderr

@@ -153,11 +153,25 @@ def test_a_prompt_in_another_encoding_is_told_so(home: Home, shop: FakeServer) -
     assert shop.requests == []
 
 
+def test_without_a_home_folder_a_run_keeps_nothing_or_says_what_to_set(home: Home, shop: FakeServer) -> None:
+    """HOME is empty, or it is not set and the user has no account, as in a container with a user id of its own."""
+    shop.add("Hello.")
+    none = {"HOME": "", "EVENER_HOME": "", "EVENER_CONFIG": str(home.config)}
+    done = home.run("run", "--store", "memory", "Hi", **none)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"Hello.\n", b"")
+    for words in (("run", "Hi"), ("threads",), ("complete", "local:smollm2", "Hi")):
+        refused = home.run(*words, **none)
+        assert (refused.returncode, b"There is no home folder" in refused.stderr) == (2, True), refused.stderr
+        assert b"EVENER_HOME" in refused.stderr
+    assert home.run("doctor", "--offline", **none).returncode == 0
+
+
 def test_an_answer_that_broke_off_is_printed_once(home: Home, shop: FakeServer) -> None:
     shop.add(turn(Text("Half of an answer", pieces=4), faults=[faults.Cut(4)]), "The whole answer.")
     done = home.run("run", "Go")
     assert (done.returncode, done.stdout) == (0, b"The whole answer.\n"), done.stderr
-    assert b"Ignore the partial answer above" in done.stderr
+    assert b"A partial answer is not printed" in done.stderr
+    assert b"above" not in done.stderr
 
 
 def test_what_the_provider_says_has_an_exit_code_and_a_way_on(home: Home, shop: FakeServer) -> None:

@@ -317,6 +317,8 @@ def test_titles_and_tags_come_and_go(home: Home) -> None:
     assert listed(home)[0]["title"] == ""
     for wrong in ("", "two words"):
         assert home.run("tag", thread, wrong).returncode == 2
+    unseen = home.run("title", thread, "a\u200db")
+    assert (unseen.returncode, b"U+200D" in unseen.stderr, b"Shorten" in unseen.stderr) == (2, True, False)
 
 
 # Stores that are not what they should be.

@@ -54,6 +54,7 @@ def kept(home: Path) -> list[str]:
         ("linux", {"EVENER_HOME": "/e", "XDG_CACHE_HOME": "/x"}, "/e/weights"),
         ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/evener/weights"),
         ("linux", {"HOME": "/h"}, "/h/.cache/evener/weights"),
+        ("linux", {"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/evener/weights"),
         ("darwin", {"HOME": "/h"}, "/h/Library/Caches/evener/weights"),
         ("win32", {"HOME": "/h", "LOCALAPPDATA": "/l"}, "/l/evener/weights"),
     ],

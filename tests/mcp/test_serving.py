@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -112,6 +114,39 @@ def test_a_harness_is_served_over_http_on_loopback(tmp_path: Path) -> None:
         finally:
             process.terminate()
             process.wait(PATIENCE)
+
+
+def test_a_free_port_is_told_and_ctrl_c_ends_the_server(tmp_path: Path) -> None:
+    like = served(tmp_path, "--http", "0")
+    process = subprocess.Popen(
+        [like.command, *like.args], cwd=like.cwd, env={**os.environ, **like.env}, stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    with process, process.stderr:
+        try:
+            told = process.stderr.readline() if select.select([process.stderr], [], [], PATIENCE)[0] else "nothing"
+            url = told.removeprefix("evener: Serving MCP at ").partition(". ")[0]
+            with McpServers([McpServer(name="shop", url=url, timeout=PATIENCE, connect_timeout=PATIENCE)]) as servers:
+                assert {one.name for one in servers.load_sync()} >= {"mcp__shop__add"}, told
+            process.send_signal(signal.SIGINT)
+            assert (process.stderr.read(), process.wait(PATIENCE)) == ("", 0)
+        finally:
+            process.kill()
+
+
+def test_a_port_that_is_taken_or_none_is_wrong_usage(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        none = (("80000", "'80000' is not a port"), ("x", "'x' is not a port"))
+        for given, why in ((port, f"Port {port} cannot be used"), *none):
+            like = served(tmp_path, "--http", given)
+            done = subprocess.run(
+                [like.command, *like.args], cwd=like.cwd, env={**os.environ, **like.env}, stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+            assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+            assert "Traceback" not in done.stderr
 
 
 def test_the_policy_holds_for_calls_from_outside() -> None:

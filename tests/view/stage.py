@@ -18,7 +18,8 @@ from evener.transcript.blocks import Citation, HostedBlock, ImageBlock, Inline, 
 from evener.transcript.loss import loss_of
 from evener.transcript.message import Message
 from evener.transcript.reply import Stop, Usage
-from evener.view.server import Viewer, open_socket, serve
+from evener.transport.loopback import open_socket
+from evener.view.server import Viewer, serve
 
 ANSWER = """Here is what I found:
 

@@ -69,3 +69,30 @@ def test_the_page_that_is_opened_leads_a_real_browser_to_the_viewer(tmp_path: Pa
         page.reload()
         page.get_by_text("live", exact=True).wait_for(timeout=SOON)
         browser.close()
+
+
+READER = """
+import os, re, sys
+from pathlib import Path
+from urllib.request import urlopen
+
+page = Path(sys.argv[1].removeprefix("file://")).read_text()
+with urlopen(re.search('url=([^"]+)"', page)[1]) as answer:  # it ends when it has seen the page
+    Path("status.part").write_text(str(answer.status))
+os.rename("status.part", "status")
+"""
+
+
+def test_the_viewer_answers_a_browser_that_runs_in_the_foreground(tmp_path: Path) -> None:
+    """`webbrowser` waits for any program that BROWSER names until it ends, and for Firefox and Chromium five seconds."""
+    (tmp_path / "browser.py").write_text(READER, encoding="utf-8")
+    Harness(ScriptedModel(["Hi."]), store=str(tmp_path / "runs.db")).run_sync("Hello")
+    folders = {"TMPDIR": str(tmp_path), "EVENER_HOME": str(tmp_path / "home")}
+    environ = {**os.environ, **folders, "BROWSER": f"{sys.executable} browser.py %s"}
+    command = [sys.executable, "-m", "evener", "view", "--store", "runs.db"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as viewer:
+        try:
+            wait_until((tmp_path / "status").exists)
+        finally:
+            viewer.kill()
+    assert (tmp_path / "status").read_text(encoding="utf-8") == "200"

@@ -103,8 +103,9 @@ async def open_pipes() -> AsyncIterator[tuple[AsyncIterator[Frame | None], Send]
 
     Until the end, programs that tools start have an empty input, and what they print goes to standard error.
     """
-    if stat.S_ISREG(os.fstat(0).st_mode):
-        raise UsageError("Standard input is a file. An editor speaks over a pipe: enter `evener acp` as its agent command.")
+    kind = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(0)):  # a file, or /dev/null: no end of it would be noticed
+        raise UsageError("Standard input is no pipe. An editor speaks over one: enter `evener acp` as its agent command.")
     source, target = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)

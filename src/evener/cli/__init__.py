@@ -35,7 +35,10 @@ def _run(argv: Sequence[str] | None) -> int:
     from evener.errors import EvenerError
 
     _prepare_streams()
-    options = parse(argv)
+    try:
+        options = parse(argv)
+    except SystemExit as ended:  # --help, --version or wrong usage; what was printed is flushed by the caller
+        return int(ended.code or 0)
     try:
         return run(options)
     except EvenerError as error:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import webbrowser
 from pathlib import Path
+from threading import Thread
 
 from msgspec.structs import replace
 
@@ -45,7 +46,8 @@ async def _log_in(server: McpServer, file: Path, *, port: int, browser: bool) ->
     def show(url: str) -> None:
         say(f"evener: Log in at {server.name} in your browser: {escape(url)}")
         if browser:
-            webbrowser.open(url)
+            # Some browsers are waited for, until they end: meanwhile the redirect must be answered.
+            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     async def visit(url: str) -> str:
         return await listen_for_redirect(show, url, port=port)

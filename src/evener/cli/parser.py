@@ -93,10 +93,15 @@ def _parse_codes(text: str) -> tuple[str, ...]:
 
 
 def _parse_count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 upward")
+    return int(text)
+
+
+def _parse_port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
+    return int(text)
 
 
 # Arguments that several commands take.
@@ -259,9 +264,9 @@ COMMANDS = (
         _argument("action ACTION", "login or logout", nargs="?", default="", choices=("", "login", "logout")),
         _argument("server NAME", "with login and logout: the server, as in --mcp", nargs="?", default=""),
         *AGENT,
-        _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp", type=_parse_count, default=None),
+        _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp; 0: at a free port", type=_parse_port, default=None),
         _argument("--approve", "allow calls that need approval: you trust the program that calls"),
-        _argument("--port N", "with login: where the browser comes back to; default: 33418", type=_parse_count, default=0),
+        _argument("--port N", "with login: where the browser comes back to; default: 33418", type=_parse_port, default=0),
         _argument("--no-browser", "with login: only print the address"),
         options="ServeOptions",
     ),
@@ -284,7 +289,7 @@ COMMANDS = (
         MCP,
         HARNESS,
         STORE_OR_MEMORY,
-        _argument("--port N", "the port; default: a free one", type=_parse_count, default=0),
+        _argument("--port N", "the port; default: a free one", type=_parse_port, default=0),
         _argument("--origin URL ...", "allow pages from here, as in http://localhost:3000", dest="origins"),
         _argument("--token NAME", "refuse requests without the bearer token in this environment variable"),
         options="ServeOptions",
@@ -399,7 +404,7 @@ COMMANDS = (
         "Show the store in the browser. The page is served on this machine only, and its address is a key. It lists threads, "
         "shows conversations, branches, requests and cost, and decides what waits.",
         _argument("id ID", "the thread or branch to open; default: the list", nargs="?", default=""),
-        _argument("--port N", "the port; default: a free one", type=_parse_count, default=0),
+        _argument("--port N", "the port; default: a free one", type=_parse_port, default=0),
         _argument("--no-browser", "only print the address"),
         _argument("-m --model M", "resume runs from the page, with this model"),
         SAME_TOOLS,

@@ -86,7 +86,8 @@ class TextPrinter:
                 self._output.end()
             case st.Retracted(why=why):
                 self._output.end()
-                say(f"evener: Ignore the partial answer above ({why})")
+                what = "Ignore the partial answer above" if self._live else "A partial answer is not printed"
+                say(f"evener: {what} ({why})")
 
     def result(self, result: RunResult) -> None:
         if result.ok and result.output_text.strip() != result.text.strip() and result.output_text:

@@ -57,7 +57,7 @@ def make_conversation(prompt: str, *, system: str, images: Sequence[str]) -> Tra
     """Return a conversation with one message: the images, then standard input, then the prompt."""
     text = "\n\n".join(part for part in (_read_stdin().strip("\n"), prompt) if part)
     if not text and not images:
-        raise UsageError('There is no prompt. Write one, as in: evener complete local:smollm2 "Say hello", or pipe it in.')
+        raise UsageError("There is no prompt. Write one at the end of the command, or pipe it in.")
     for what, given in (("prompt", text), ("system prompt", system)):
         _check_readable(given, what)
     blocks: list[Block] = [_load_image(Path(image)) for image in images]

@@ -54,13 +54,22 @@ def weights_folder() -> Path:
 
 
 def _caches() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given)
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if given.is_absolute():  # the XDG specification: a relative one is invalid and to be ignored
+        return given
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
+        return _home() / "Library" / "Caches"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local)
-    return Path.home() / ".cache"
+    return _home() / ".cache"
+
+
+def _home() -> Path:
+    """Return the user's home folder. An empty HOME is none."""
+    found = os.path.expanduser("~") if os.environ.get("HOME", "~") else "~"
+    if found == "~":
+        raise UsageError("There is no home folder to keep weights in. Set HOME, or EVENER_HOME to a folder for them.")
+    return Path(found)
 
 
 def locate_weights(model: str) -> Weights:

@@ -41,6 +41,7 @@ from evener.tools.spill import READER
 from evener.tools.tool import Tool
 from evener.transcript.blocks import ImageBlock, Inline, ResultContent, TextBlock, ToolCall
 from evener.transcript.mint import new_id
+from evener.transport.loopback import open_socket
 
 TELL_SECONDS = 5.0
 """How long a caller that takes no progress can hold up its own result."""
@@ -136,14 +137,21 @@ async def serve_stdio(harness: Harness, *, name: str = "", approve: bool = False
         await server.run(read, write, server.create_initialization_options())
 
 
-async def serve_http(harness: Harness, *, port: int, name: str = "", approve: bool = False) -> None:
-    """Serve over HTTP at /mcp on loopback. Requests that name another host are refused (DNS rebinding)."""
+async def serve_http(
+    harness: Harness, *, port: int, name: str = "", approve: bool = False, ready: Callable[[str], None] = lambda _url: None
+) -> None:
+    """Serve over HTTP at /mcp on loopback, at this port, or at a free one for 0. `ready` is told the address.
+
+    Requests that name another host are refused (DNS rebinding).
+    """
     import uvicorn
 
-    app = make_server(harness, name=name, approve=approve).streamable_http_app(host="127.0.0.1")
-    # h11 strips the white space around a header's value, as RFC 9110 wants; httptools leaves what follows it.
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=5, http="h11")
-    await uvicorn.Server(config).serve()
+    with open_socket(port) as listening:
+        app = make_server(harness, name=name, approve=approve).streamable_http_app(host="127.0.0.1")
+        # h11 strips the white space around a header's value, as RFC 9110 wants; httptools leaves what follows it.
+        config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=5, http="h11")
+        ready(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
+        await uvicorn.Server(config).serve(sockets=[listening])
 
 
 def _trace_of(params: CallToolRequestParams) -> AbstractContextManager[object]:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from evener.errors import UsageError
 from evener.events import Configured, Event, Prompted
 from evener.observe.spans import TraceSpan, fold_spans
 
@@ -54,9 +55,13 @@ class TraceSettings(msgspec.Struct, frozen=True):
 
 
 def _usual_folder() -> str:
+    """Return the folder below the store's; an empty text where there is no home folder, since a run can do without."""
     from evener.store.sqlite.file import data_folder
 
-    return str(data_folder() / "traces")
+    try:
+        return str(data_folder() / "traces")
+    except UsageError:
+        return ""
 
 
 class EndedRun(msgspec.Struct, frozen=True):

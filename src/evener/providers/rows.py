@@ -543,7 +543,7 @@ MAKERS = (
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 MOST = 1000
-EXAMPLE = "Write provider:model, for example anthropic:claude-opus-5-5 or local:smollm2; `evener models` lists the providers."
+EXAMPLE = "Write provider:model, for example anthropic:claude-opus-5-5 or local:smollm2. See `evener models --providers`."
 
 
 class ModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -613,7 +613,8 @@ def _unknown_provider(name: str, provider: str, rows: Rows) -> UsageError:
         whose = " or ".join(f"{one}:{name}" for one in (*_suggestions(name, rows), "ollama"))
         advice = f"If {name!r} is a model's whole name, name its provider: {whose}."
     return UsageError(
-        f"There is no provider {provider!r}. {advice} `evener models` lists the providers; a row in a config file adds one."
+        f"There is no provider {provider!r}. {advice} `evener models --providers` lists the providers; "
+        "a row in a config file adds one."
     )
 
 

@@ -569,18 +569,6 @@ async def _static(request: Request) -> Response:
 # Serving.
 
 
-def open_socket(port: int = 0) -> socket.socket:
-    """Listen on loopback, on this port or on a free one."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind(("127.0.0.1", port))
-    except OSError as error:
-        made.close()
-        raise UsageError(f"Port {port} cannot be used: {error.strerror}. Choose another one, or leave --port out.") from None
-    return made
-
-
 async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None], *, token: str = "") -> None:
     """Serve until `viewer.closing` is set, or interrupted. `ready` is told the address, with the token in it."""
     token = token or secrets.token_urlsafe(24)

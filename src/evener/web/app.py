@@ -5,7 +5,6 @@ cancels its run; the log is kept.
 """
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Protocol, TypeVar
@@ -21,9 +20,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from evener import streaming as st
-from evener.errors import ApprovalStale, EvenerError, UsageError
+from evener.errors import ApprovalStale, EvenerError
 from evener.harness import Harness
 from evener.harness.stream import RunStream
+from evener.transport.loopback import open_socket
 from evener.web.ag_ui import AgUiEncoder, read_ag_ui
 from evener.web.guard import LOOPBACK, WebGuard
 from evener.web.messages import Frame, PageRequest, decide_by_answers, write_event
@@ -249,13 +249,7 @@ async def serve_web(
     ready: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Serve on loopback until interrupted, at this port or a free one. `ready` is told the address."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    with listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise UsageError(f"Port {port} cannot be used: {error.strerror}. Choose another one, or leave it out.") from None
+    with open_socket(port) as listening:
         config = uvicorn.Config(
             make_app(harness, origins=origins, token=token, by=by), log_level="critical", access_log=False, lifespan="off",
             server_header=False, ws="none", limit_concurrency=200, timeout_graceful_shutdown=1,

@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[list[bytes], str]] = {
     "another last change": (file("t", branch("t", first("t"), SAID, changed=1e15)), "another time"),
     "erased, and still there": (file("t", branch("t", first("t"), SAID, erased=7.0)), "said to be erased"),
     "a long title": (file("t", branch("t", first("t")), title="x" * 1_000), "at most 200"),
-    "a title that steers a terminal": (file("t", branch("t", first("t")), title="x\x1b[0m"), "printable"),
+    "a title that steers a terminal": (file("t", branch("t", first("t")), title="x\x1b[0m"), "visible characters"),
     "a thousand tags": (file("t", branch("t", first("t")), tags=[str(number) for number in range(1_000)]), "at most 32 tags"),
 }
 

@@ -197,6 +197,11 @@ def local_findings(config: Config) -> Iterator[CheckFinding]:
     from evener.local import BUNDLES, locate_weights
     from evener.local.weights import weights_folder
 
+    try:
+        folder = weights_folder()
+    except UsageError as error:
+        yield CheckFinding("local", "note", str(error), "Set HOME or EVENER_HOME")
+        return
     for bundle in BUNDLES.values():
         weights = locate_weights(bundle.name)
         if os.path.isfile(weights.path):
@@ -207,7 +212,6 @@ def local_findings(config: Config) -> Iterator[CheckFinding]:
             yield CheckFinding(f"local:{bundle.name}", "note", f"weights not downloaded yet ({size})", fix)
     if problem := _unloadable(config):
         yield CheckFinding(config.model, "problem", problem, "Fix `model` in the config file")
-    folder = weights_folder()
     free = next(shutil.disk_usage(place).free for place in (folder, *folder.absolute().parents) if os.path.isdir(place))
     if free < 500e6:
         yield CheckFinding("disk", "note", f"{free / 1e6:.0f} MB free", "Free some space before downloading weights")

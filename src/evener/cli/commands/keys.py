@@ -50,7 +50,7 @@ def show(*, as_json: bool) -> int:
         lines = [(one.variable, one.fingerprint, one.source, ", ".join(one.providers)) for one in found]
         print_table(["VARIABLE", "FINGERPRINT", "SOURCE", "USED BY"], lines)
     else:
-        say("There are no keys. Store one with: evener keys set NAME. `evener models` lists the provider names.")
+        say("There are no keys. Store one with: evener keys set NAME. `evener models --providers` lists their names.")
     return 0
 
 

@@ -40,8 +40,13 @@ def serve_mcp(options: ServeOptions) -> int:
     harness = make_harness(options)
     if options.http is None:
         asyncio.run(serve_stdio(harness, approve=options.approve))
-    else:
-        asyncio.run(serve_http(harness, port=options.http, approve=options.approve))
+        return 0
+
+    def tell(url: str) -> None:
+        say(f"evener: Serving MCP at {url}. Ctrl-C ends it.")
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve_http(harness, port=options.http, approve=options.approve, ready=tell))
     return 0
 
 

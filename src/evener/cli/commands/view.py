@@ -7,6 +7,7 @@ import webbrowser
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from threading import Thread
 from urllib.parse import quote
 
 from evener.cli.approvals import user_name
@@ -17,6 +18,7 @@ from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.harness import Harness
 from evener.store.protocol import Store
+from evener.transport.loopback import open_socket
 
 INSTALL = "The viewer is not installed. Install it with: pip install 'evener[view]'."
 
@@ -40,7 +42,7 @@ def run(options: ViewOptions) -> int:
 
 async def _serve(store: Store, harness: Harness | None, options: ViewOptions) -> None:
     try:
-        from evener.view.server import Viewer, open_socket, serve
+        from evener.view.server import Viewer, serve
     except ImportError:
         raise UsageError(INSTALL) from None
     log = await store.head(await find_log(store, options.id)) if options.id else ""
@@ -66,5 +68,6 @@ def _open(url: str) -> Path:
     file, path = tempfile.mkstemp(prefix="evener-view-", suffix=".html")
     with os.fdopen(file, "w") as page:
         page.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(url)}">')
-    webbrowser.open(f"file://{path}")
+    # Some browsers are waited for, for seconds or until they end: meanwhile the viewer must answer them.
+    Thread(target=webbrowser.open, args=(f"file://{path}",), daemon=True).start()
     return Path(path)

@@ -216,6 +216,9 @@ def _line(text: str, what: str, longest: int, funnel: Funnel) -> str:
     if not isinstance(text, str):
         raise BadValue(f"A {what} is a text, not {type(text).__name__}.")
     line = " ".join(funnel.text(text).split())
-    if len(line) > longest or not line.isprintable():
-        raise BadValue(f"A {what} has at most {longest} printable letters, and {len(line)} were given. Shorten it.")
+    if len(line) > longest:
+        raise BadValue(f"A {what} has at most {longest} characters, and {len(line)} were given. Shorten it.")
+    if not line.isprintable():
+        found = next(one for one in line if not one.isprintable())
+        raise BadValue(f"A {what} has visible characters only, and U+{ord(found):04X} was given. Leave it out.")
     return line

@@ -105,10 +105,18 @@ def data_folder() -> Path:
     if given.is_absolute():  # the XDG specification: a relative one is invalid and to be ignored
         return given / "evener"
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "evener"
+        return _home() / "Library" / "Application Support" / "evener"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "evener"
-    return Path.home() / ".local" / "share" / "evener"
+    return _home() / ".local" / "share" / "evener"
+
+
+def _home() -> Path:
+    """Return the user's home folder. An empty HOME is none."""
+    found = os.path.expanduser("~") if os.environ.get("HOME", "~") else "~"
+    if found == "~":
+        raise UsageError("There is no home folder to keep threads in. Set HOME, or EVENER_HOME to a folder; or name a --store.")
+    return Path(found)
 
 
 def default_path() -> Path:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def backup(store: Store, file: str) -> int:
     """Copy the store into a new file."""
     await store.backup(file)
-    say(f"evener: Copied to {file}. Read it with: evener threads --store {file}")
+    say(f"evener: Copied to {file}. Read it with: {shlex.join(['evener', 'threads', '--store', file])}")
     return 0
 
 
