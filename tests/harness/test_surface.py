@@ -120,3 +120,9 @@ def test_a_branch_has_a_label() -> None:
     fork, tree = asyncio.run(go())
     assert f"{fork[:8]}" in tree
     assert "[the cheaper way]" in tree
+
+
+def test_the_traceback_of_a_sync_run_begins_with_the_error_of_the_run() -> None:
+    with pytest.raises(UsageError) as caught:
+        Harness(ScriptedModel(["done"]), store="memory").resume_sync("")
+    assert caught.value.__context__ is None
