@@ -14,6 +14,7 @@ reported with the result and passed over; one that is `fatal` ends the run with 
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from inspect import iscoroutinefunction
 from typing import Literal, get_args
 
 import msgspec
@@ -104,6 +105,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.event not in EVENTS:
             raise BadValue(f"There is no hook event {self.event!r}. Known are {', '.join(EVENTS)}.")
+        if iscoroutinefunction(self.handler):
+            raise BadValue(f"The hook for {self.event!r} is async. Hooks are called synchronously: make it a plain function.")
         if self.tools is not None and self.event not in ABOUT_TOOLS:
             raise BadValue(f"A hook for {self.event!r} is not about a tool; leave `tools` out.")
         if self.agents is not None and self.event not in ABOUT_AGENTS:

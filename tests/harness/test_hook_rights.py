@@ -274,7 +274,7 @@ def test_an_async_hook_is_reported_and_never_awaited() -> None:
     async def late(_moment: Moment) -> HookAnswer:
         return Rewrite("never")
 
-    one = Harness(ScriptedModel(["ok"]), store="memory", hooks=[Hook(event="run_start", handler=late)])  # type: ignore[arg-type]
-    result = one.run_sync("go")
+    hook = Hook(event="run_start", handler=lambda moment: late(moment))  # type: ignore[arg-type, return-value]
+    result = Harness(ScriptedModel(["ok"]), store="memory", hooks=[hook]).run_sync("go")
     assert result.ok
     assert "hooks are called synchronously" in result.warnings[0]

@@ -11,6 +11,7 @@ import pytest
 from evener import Harness, Limits, ModelSettings, SqliteStore, Tool, ToolContext, find_harness, open_model, run, tool
 from evener.errors import EvenerError
 from evener.harness import Decision, Subagent, fan_out
+from evener.hooks import Hook
 from evener.model import Chain
 from evener.testing import ScriptedModel, calls
 from evener.transcript import Choice, Extra, Message, Reasoning, Settings, TextBlock, ToolCall, ToolSpec, Transcript
@@ -156,6 +157,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("an interrupt that is not there", lambda: made(interrupts=["tools"]), "`interrupts` takes a set of words"),
     ("time to decide below nothing", lambda: made(decide_within=-1), "`decide_within` is a number of seconds"),
     ("hooks that are functions", lambda: made(hooks=[print]), "`hooks` takes a list of Hook"),
+    ("an async hook", lambda: Hook(event="before_tool_call", handler=asyncio.sleep), "is async"),  # type: ignore[arg-type]
     ("agents that are harnesses", lambda: made(agents=[made()]), "`agents` takes a list of Subagent"),
     ("agents of one name", lambda: made(agents=[_agent(), _agent()]), "Two agents are named 'kid'"),
     ("an agent that inherits nothing", lambda: made(agents=[_agent("look")]), "cannot inherit 'look'"),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from evener import Harness, MemoryStore, SqliteStore, tool
 from evener.errors import ServerError, UsageError
 from evener.events import Effect
 from evener.harness import Decision
+from evener.result import RunResult
+from evener.store import LeaseHeld
 from evener.testing import ScriptedModel, calls
 from evener.testing.scripted_model import Line
 from evener.transcript import ToolCall
@@ -120,3 +123,22 @@ def test_a_branch_has_a_label() -> None:
     fork, tree = asyncio.run(go())
     assert f"{fork[:8]}" in tree
     assert "[the cheaper way]" in tree
+
+
+def test_the_traceback_of_a_sync_run_begins_with_the_error_of_the_run() -> None:
+    with pytest.raises(UsageError) as caught:
+        Harness(ScriptedModel(["done"]), store="memory").resume_sync("")
+    assert caught.value.__context__ is None
+
+
+def test_of_two_callers_that_begin_one_thread_at_once_one_finds_it_busy_or_continues_it(tmp_path: Path) -> None:
+    async def go() -> list[RunResult | BaseException]:
+        store = SqliteStore(tmp_path / "x.db")
+        harness = Harness(ScriptedModel(lambda _: "done"), store=store)
+        both = await asyncio.gather(*(harness.thread("chat", begin=True).run("go") for _ in range(2)), return_exceptions=True)
+        await store.aclose()
+        return both
+
+    both = asyncio.run(go())
+    assert any(isinstance(one, RunResult) for one in both)
+    assert all(isinstance(one, RunResult | LeaseHeld) for one in both), both

@@ -1,9 +1,11 @@
 """Every misbehaviour does what it says, on every wire, whole and streamed, and ends when the client or the server goes."""
 
 import json
+import re
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -164,6 +166,13 @@ def test_a_huge_frame_is_never_held_as_a_whole() -> None:
         finally:
             tracemalloc.stop()
     assert peak < 4_000_000
+
+
+def test_the_document_names_every_fault_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text("utf-8")
+    [table] = re.findall(r"\| fault \| what happens \|\n(.*?)\n\n", page, re.DOTALL)
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == {fault.__name__ for fault in get_args(faults.Fault)}
 
 
 ENDLESS_FAULTS: list[Any] = [

@@ -36,6 +36,24 @@ class Color(enum.Enum):
     RED = "red"
 
 
+class Word(enum.StrEnum):
+    YES = "yes"
+
+
+class Markup(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Mean(float):
+    """As numpy's float64 is a float."""
+
+
+class Count(int): ...
+
+
 VALUES = [
     ("text", "text"),
     ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
@@ -49,6 +67,10 @@ VALUES = [
     (Model(day=date(2026, 1, 31)), '{"day":"2026-01-31"}'),
     ([Model(day=date(2026, 1, 31))], '[{"day":"2026-01-31"}]'),
     (Color.RED, '"red"'),
+    (Word.YES, "yes"),
+    (Markup("<b>"), "<b>"),
+    (Mean(1.5), "1.5"),
+    ({"mean": Mean(1.5), "count": Count(3), "page": Markup("<b>")}, '{"mean":1.5,"count":3,"page":"<b>"}'),
     (date(2026, 1, 31), '"2026-01-31"'),
     (b"plain", "plain"),
     ("a\ud800b", "a?b"),
@@ -108,6 +130,7 @@ BAD = [
     ({(1, 2): 3}, "dict"),
     (float("nan"), "NaN"),
     ({"a": [float("inf"), None]}, "infinity"),
+    ([Mean("nan")], "NaN"),
     (generator(), "generator"),
     (b"\xff\x00\xfe", "neither text nor a known kind"),
     (b"\x89PNG\r\n\x1a\n" + bytes(MOST_MEDIA), "make it smaller"),

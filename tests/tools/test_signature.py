@@ -2,12 +2,13 @@
 
 import asyncio
 import enum
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, Required, TypedDict, TypeVar
 from uuid import UUID
 
 import annotated_types
@@ -57,8 +58,20 @@ class Address(TypedDict):
     zip: NotRequired[str]
 
 
+class Postponed(TypedDict):
+    """With texts as annotations, as all of them are after `from __future__ import annotations`."""
+
+    street: "str"
+    zip: "NotRequired[str]"
+
+
 class Loose(TypedDict, total=False):
     a: int
+
+
+class PostponedLoose(TypedDict, total=False):
+    a: "Required[int]"
+    b: "int"
 
 
 class Point(NamedTuple):
@@ -171,6 +184,16 @@ CLASSES: list[tuple[type, dict[str, object]]] = [
     (Address, {
         "type": "object", "properties": {"street": {"type": "string"}, "zip": {"type": "string"}},
         "required": ["street"], "additionalProperties": False,
+    }),
+    (Postponed, {
+        "type": "object",
+        "description": "With texts as annotations, as all of them are after `from __future__ import annotations`.",
+        "properties": {"street": {"type": "string"}, "zip": {"type": "string"}},
+        "required": ["street"], "additionalProperties": False,
+    }),
+    (PostponedLoose, {
+        "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a"], "additionalProperties": False,
     }),
     (Loose, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [], "additionalProperties": False}),
     (Card, {
@@ -470,6 +493,16 @@ def typevar(x: Box) -> None: ...  # type: ignore[type-arg]
 def test_a_signature_that_cannot_be_told_is_refused_at_once(function: Callable[..., object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         tool(function)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the statement `type` is new in Python 3.12")
+def test_an_alias_that_contains_itself_is_refused_and_one_that_is_used_twice_is_not() -> None:
+    made: dict[str, Callable[..., object]] = {}
+    exec("type Json = dict[str, Json] | str\ndef read(x: Json) -> None: ...", made)
+    with pytest.raises(UsageError, match="the type alias Json contains itself"):
+        tool(made["read"])
+    exec("type Row = list[int]\ndef read(x: Row, y: dict[str, list[Row]]) -> None: ...", made)
+    assert "y" in str(tool(made["read"]).spec.input_schema)
 
 
 def test_a_problem_is_a_value() -> None:

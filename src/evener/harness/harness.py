@@ -91,13 +91,19 @@ def to_the_end(work: Coroutine[object, object, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        pass  # an error of the work is raised outside of this block: else its traceback begins with this one
+    else:
+        return _in_another_thread(lambda: asyncio.run(work))
+    return asyncio.run(work)
+
+
+def _in_another_thread(work: Callable[[], T]) -> T:
     done: list[T] = []
     failed: list[BaseException] = []
 
     def go() -> None:
         try:
-            done.append(asyncio.run(work))
+            done.append(work())
         except BaseException as error:
             failed.append(error)
 

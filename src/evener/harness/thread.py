@@ -845,16 +845,10 @@ class Thread(Generic[Output]):
         return log, state
 
     async def _open(self, *, force: bool) -> tuple[Log, RunState]:
-        """Return the log, held, and its state. What is known from the last run is not read again."""
+        """Return the log, held, and its state: the one that is there, else a new one."""
         if self._id:
             try:
-                here = await self._here()
-                if self._state is None and isinstance(self._store, Folding):
-                    return await self._open_folded(self._store, here, force=force)
-                log, new = await self._open_held(here, force=force)
-                if self._pad is not None:
-                    self._pad.opened(new)
-                return log, fold(new, self._state)
+                return await self._open_existing(force=force)
             except NoLog:
                 self._log = ""
                 if not self._begin:
@@ -863,8 +857,24 @@ class Thread(Generic[Output]):
         first = ev.Opened(at=time(), thread=self._id, harness=self._path)
         try:
             log = await self._store.create(self._id, first, holder=new_claim())
-        except EvenerError:
+        except EvenerError as error:
             self._id = given  # there is no such log; cancelled, there is one all the same
-            raise
+            if not given:
+                raise
+            try:
+                return await self._open_existing(force=force)  # another caller has begun it in the meantime
+            except NoLog:
+                self._log = ""
+                raise error from None
         self._log = self._id
         return log, fold((first,))
+
+    async def _open_existing(self, *, force: bool) -> tuple[Log, RunState]:
+        """Return the log of this id, held, and its state. What is known from the last run is not read again."""
+        here = await self._here()
+        if self._state is None and isinstance(self._store, Folding):
+            return await self._open_folded(self._store, here, force=force)
+        log, new = await self._open_held(here, force=force)
+        if self._pad is not None:
+            self._pad.opened(new)
+        return log, fold(new, self._state)

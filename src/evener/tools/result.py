@@ -201,8 +201,8 @@ def _blocks(value: object) -> tuple[ResultContent, ...]:
 
 
 def _sound(text: str) -> str:
-    """Return a text that can be encoded: a lone surrogate (from a file name, say) becomes a question mark."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    """Return a plain str that can be encoded: a lone surrogate (from a file name, say) becomes a question mark."""
+    return str.__str__(text) if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _media(data: bytes) -> ResultContent:
@@ -240,4 +240,11 @@ def _json(value: object) -> str:
 def _encodable(value: object) -> object:
     if is_model_value(value):
         return model_dump(value)
+    match value:  # msgspec takes these classes, but not their subclasses, such as numpy's float64
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")

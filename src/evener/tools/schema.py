@@ -402,6 +402,7 @@ class Shapes:
     def __init__(self) -> None:
         self.definitions: Schema = {}
         self._names: dict[object, str] = {}
+        self._aliases: set[object] = set()  # those that are being read
 
     def whole(self, kind: object, where: str) -> Schema:
         """Return the schema of a type that is converted as a whole: by Pydantic if it mentions any type of Pydantic's."""
@@ -426,11 +427,21 @@ class Shapes:
         if isinstance(kind, NewType):
             return self.of(kind.__supertype__, where)
         if type(kind).__name__ == "TypeAliasType":
-            return self.of(getattr(kind, "__value__", None), where)
+            return self._alias(kind, where)
         plain = origin or kind
         if isinstance(plain, type):
             return self._class(plain, kind, where)
         raise _no_form(kind, where)
+
+    def _alias(self, kind: object, where: str) -> Schema:
+        if kind in self._aliases:
+            raise UsageError(
+                f"{where}: the type alias {kind} contains itself. Use a class with fields, or `object` for any JSON."
+            )
+        self._aliases.add(kind)
+        schema = self.of(getattr(kind, "__value__", None), where)
+        self._aliases.remove(kind)
+        return schema
 
     def _class(self, kind: type, whole: object, where: str) -> Schema:
         args = get_args(whole)
@@ -522,13 +533,19 @@ def _fields(kind: type, whole: object, where: str) -> list[Field]:
     hints = hints_of(kind, where)
     if is_typeddict(kind):
         needed: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]  # only typed dicts have it
-        return [(name, hint, ... if name in needed else None) for name, hint in hints.items()]
+        return [(name, hint, ... if _is_needed(hint, name in needed) else None) for name, hint in hints.items()]
     known = dict(zip(getattr(kind, "__parameters__", ()), get_args(whole), strict=False))
     return [
         (field.name, _substitute(hints[field.name], known), _default(field, dataclasses.MISSING))
         for field in dataclasses.fields(kind)  # type: ignore[arg-type]  # nothing but dataclasses comes here
         if field.init
     ]
+
+
+def _is_needed(hint: object, otherwise: bool) -> bool:
+    """True if a key of a typed dict is required. Python misses these words where annotations are texts (PEP 563)."""
+    origin = get_origin(hint)
+    return origin is Required or (otherwise and origin is not NotRequired)
 
 
 def _struct_fields(kind: type[msgspec.Struct], whole: object, where: str) -> list[Field]:
