@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -156,14 +157,14 @@ def test_a_prompt_in_another_encoding_is_told_so(home: Home, shop: FakeServer) -
 def test_without_a_home_folder_a_run_keeps_nothing_or_says_what_to_set(home: Home, shop: FakeServer) -> None:
     """HOME is empty, or it is not set and the user has no account, as in a container with a user id of its own."""
     shop.add("Hello.")
-    none = {"HOME": "", "EVENER_HOME": "", "EVENER_CONFIG": str(home.config)}
-    done = home.run("run", "--store", "memory", "Hi", **none)
+    homeless = partial(home.run, HOME="", EVENER_HOME="", EVENER_CONFIG=str(home.config))
+    done = homeless("run", "--store", "memory", "Hi")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"Hello.\n", b"")
     for words in (("run", "Hi"), ("threads",), ("complete", "local:smollm2", "Hi")):
-        refused = home.run(*words, **none)
+        refused = homeless(*words)
         assert (refused.returncode, b"There is no home folder" in refused.stderr) == (2, True), refused.stderr
         assert b"EVENER_HOME" in refused.stderr
-    assert home.run("doctor", "--offline", **none).returncode == 0
+    assert homeless("doctor", "--offline").returncode == 0
 
 
 def test_an_answer_that_broke_off_is_printed_once(home: Home, shop: FakeServer) -> None:
