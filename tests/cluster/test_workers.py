@@ -75,15 +75,6 @@ def test_a_store_without_workers_says_so() -> None:
         run(Harness(ScriptedModel(["x"]), store=MemoryStore()).submit("tea"))
 
 
-def test_runs_of_a_harness_without_a_name_are_left_to_no_worker(site: tuple[Harness, str]) -> None:
-    store = site[0].store
-    nameless = Harness(ScriptedModel(["x"]), store=store)
-    with pytest.raises(UsageError, match="by its name"):
-        run(nameless.submit("tea"))
-    with pytest.raises(UsageError, match="by its name"):
-        Worker({nameless.name: nameless}, store)
-
-
 def test_many_runs_over_four_workers_all_finish_and_each_acts_once(site: tuple[Harness, str], tmp_path: Path) -> None:
     first, schema = site
 

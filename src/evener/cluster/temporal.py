@@ -88,7 +88,7 @@ class TemporalWorker:
         self._name = harness.name
         self._queue = ""
         self._store: Store = harness.store
-        self._tables = tables_of(harness.store, harness.name)
+        self._tables = tables_of(harness.store)
         harnesses: Mapping[str, Harness] = {harness.name: harness}
         self._advancer = Advancer(harnesses, harness.store, look_again=look_again)
         self._schedules = ScheduleWatch(harnesses, self._tables)

@@ -51,7 +51,7 @@ class Worker:
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._harnesses = dict(harnesses)
-        self._tables = tables_of(store, *self._harnesses)
+        self._tables = tables_of(store)
         self._schedules = ScheduleWatch(self._harnesses, self._tables)
         self._advancer = Advancer(harnesses, store)
         self._slots = slots

@@ -24,15 +24,9 @@ LATE = 15.0
 PAUSES = (0.02, 0.5)
 
 
-def tables_of(store: Store, *names: str) -> "PostgresCluster":
-    """Return what the store keeps for workers of harnesses of these names. UsageError for a store that keeps nothing for them,
-    and for a harness without a name: workers could not tell its runs from those of another.
-    """
+def tables_of(store: Store) -> "PostgresCluster":
+    """Return what the store keeps for workers. UsageError for a store that keeps nothing for them."""
     if isinstance(store, Clustered):
-        if not all(names):
-            raise UsageError(
-                "Workers know the runs of a harness by its name, and this one has none. Give it: Harness(..., name=...)."
-            )
         return store.cluster
     raise UsageError(
         "This store keeps no work for workers. Give the harness store='postgresql://...', or call `run` instead of `submit`."

@@ -362,7 +362,7 @@ class Thread(Generic[Output]):
         The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come.
         """
         said = said_of(prompt)
-        tables = tables_of(self._store, self._path)
+        tables = tables_of(self._store)
         log, state = await self._open(force=False)
         try:
             if state.run and self._opener.is_resumable(state):

@@ -26,7 +26,7 @@ def run(*, prompt: str, harness: str, name: str, every: float, cron: str, remove
 
 
 async def _manage(harness: Harness, prompt: str, name: str, every: float, cron: str, remove: str, *, as_json: bool) -> int:
-    tables = tables_of(harness.store, harness.name)
+    tables = tables_of(harness.store)
     try:
         if remove:
             if not await tables.remove_schedule(remove):
