@@ -76,7 +76,7 @@ class _Speaker:
         self.said = 0
         self._turns = turns
         self._every = every
-        self._models = [open_offline(name, effort=None, max_output_tokens=None, temperature=None) for name in MODELS]
+        self._models = [open_offline(name) for name in MODELS]
         self._began = process_time()
 
     def __call__(self, ask: Ask) -> Reply:

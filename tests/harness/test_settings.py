@@ -112,6 +112,16 @@ def test_a_run_stands_over_its_thread_and_that_over_the_harness() -> None:
     assert (second.temperature, second.top_k, second.seed) == (0.1, 3, 1)
 
 
+def test_the_short_arguments_of_a_harness_hold_for_any_model_and_its_settings_stand_over_them() -> None:
+    model = ScriptedModel(["one", "two"])
+    Harness(model, store="memory", effort="low", max_output_tokens=300, temperature=0.5).run_sync("go")
+    longer = ModelSettings(max_output_tokens=900)
+    Harness(model, store="memory", max_output_tokens=300, temperature=0.5, settings=longer).run_sync("go")
+    first, second = model.asks
+    assert (first.settings.max_output_tokens, first.settings.temperature, first.reasoning.effort) == (300, 0.5, "low")
+    assert (second.settings.max_output_tokens, second.settings.temperature) == (900, 0.5)
+
+
 def test_an_agent_has_settings_of_its_own() -> None:
     inner = ScriptedModel(["found"])
     agent = Subagent(

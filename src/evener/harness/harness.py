@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
     from evener.driver.room import ContextKeeper
     from evener.harness.approvals import Bench, Decision
     from evener.harness.opening import Given, Prompt
-    from evener.harness.preview import Chosen
     from evener.harness.stream import RunStream
     from evener.harness.thread import Thread
     from evener.hooks import Hook, HookAnswer, HookEvent
@@ -331,7 +330,7 @@ class Harness(Generic[Deps, Output]):
     LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
     or "anywhere", this machine and private networks included. `context` says how conversations are kept within a model's
     window; False sends them as they are. `settings` say how the model is asked, in every request; a run may have others over
-    them. `effort`, `max_output_tokens` and `temperature` are short for those of models named by a text. `router` is a function
+    them. `effort`, `max_output_tokens` and `temperature` are short for fields of `settings`. `router` is a function
     that chooses which of the models answers each request (`evener.router`).
     """
 
@@ -389,8 +388,6 @@ class Harness(Generic[Deps, Output]):
             unknown_outcome=unknown_outcome, media_from=media_from, context=context, settings=settings,
             page_output=page_output, router=router,
         )  # fmt: skip
-        self._chosen: Chosen = {"effort": effort, "max_output_tokens": max_output_tokens, "temperature": temperature}
-        ModelSettings(**self._chosen)  # a wrong one is told, whatever the models are
         self._router = router
         self._set_models(models_of(model))
         if not self._models:
@@ -398,7 +395,8 @@ class Harness(Generic[Deps, Output]):
         self._name = name
         self._system = System(system, deps=deps)
         self._limits = limits or Limits()
-        self._settings = settings
+        short = ModelSettings(effort=effort, max_output_tokens=max_output_tokens, temperature=temperature)
+        self._settings = settings.over(short) if settings is not None else short if short != ModelSettings() else None
         self._deps = deps
         self._store = store_of(store)
         _share_rates(self._store)
@@ -571,13 +569,13 @@ class Harness(Generic[Deps, Output]):
     def _open(self, name: str) -> Askable:
         from evener.model.open import open_model
 
-        return open_model(name, **self._chosen)
+        return open_model(name)
 
     def _offline(self, model: ModelLike) -> Askable:
         from evener.harness.preview import open_offline
 
         [one] = models_of((model,))
-        return open_offline(one, **self._chosen) if isinstance(one, str) else self._open_one(one)
+        return open_offline(one) if isinstance(one, str) else self._open_one(one)
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
         """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.

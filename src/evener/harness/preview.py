@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from time import time
-from typing import TypedDict
 
 import msgspec
 from msgspec.structs import replace
@@ -78,25 +77,12 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
         return self.body.decode()
 
 
-class Chosen(TypedDict):
-    """What the user of a harness chose for all its models."""
-
-    effort: Effort | None
-    max_output_tokens: int | None
-    temperature: float | None
-
-
-def open_offline(
-    name: str, *, effort: Effort | None = None, max_output_tokens: int | None = None, temperature: float | None = None
-) -> Model:
+def open_offline(name: str, *, effort: Effort | None = None) -> Model:
     """Return the model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
     environ = dict(os.environ)
     while True:
         try:
-            return open_model(
-                name, environ=environ, auth=lambda request: request, effort=effort, max_output_tokens=max_output_tokens,
-                temperature=temperature,
-            )  # fmt: skip
+            return open_model(name, environ=environ, auth=lambda request: request, effort=effort)
         except MissingKey as error:
             if not error.variables or environ.get(error.variables[0]) == NOT_SET:
                 raise
