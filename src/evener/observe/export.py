@@ -43,7 +43,7 @@ KEY_SHAPES = (
     rf"(?i)(?:{NAMED})[A-Za-z0-9_-]{{0,40}}[ \t]{{0,8}}[:=][ \t]{{0,8}}[^\s\"\\,;]{{8,}}",
     rf"(?i)(?<=\")(?=[^\s\"\\]{{8}})(?:{'|'.join(f'(?<={re.escape(name)})' for name in QUOTED)})[^\s\"\\]{{8,}}",
 )
-"""What looks like a key, whoever made it. A trace is read by others than its thread, so here a false alarm costs little.
+"""What looks like a key of any provider. A trace is read by others than its thread, so here a false alarm costs little.
 
 Repetitions are bounded where a text could repeat what stands before them: looking for these holds up the whole process."""
 KEY_WORDS = (
