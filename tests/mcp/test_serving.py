@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from evener.mcp.naming import name_tool
 from evener.observe import join_trace
 from evener.policy.rules import Policy, Rule
 from evener.providers.config import load_config
+from evener.store.redaction import Funnel
 from evener.testing import ScriptedModel
 from evener.tools import Tool, ToolContext, run_call
 from evener.tools.call import Threads
@@ -195,6 +197,34 @@ def test_the_usual_file_is_read_and_variables_come_from_the_given_environment_on
 def test_an_entry_that_cannot_be_used_says_why(entry: dict[str, object], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read_servers({"one": entry}, environ={})
+
+
+def test_the_secrets_of_a_server_are_known_wherever_they_are_written() -> None:
+    """A server may repeat what it was given, a part of a header alone included: none of it is stored."""
+    entry = {
+        "command": "x",
+        "args": ["--key", "${SHOP_API_KEY}"],
+        "env": {"AUTHORIZATION": "Bearer ${LOGIN}", "DATABASE": "postgresql://me:${DATABASE_PASSWD}@host/shop"},
+    }
+    environ = {"SHOP_API_KEY": "in-the-arguments-71", "LOGIN": "after-the-scheme-72", "DATABASE_PASSWD": "in-an-address-73"}
+    read_servers({"shop": entry}, environ=environ)
+    assert Funnel().text(" ".join(environ.values())) == "[secret] [secret] [secret]"
+
+
+@pytest.mark.parametrize("entry", [{"args": "${TOKEN}"}, {"type": "sse"}, {"url": "http://x/?${TOKEN}"}, {"cwd": "${MORE}"}])
+def test_an_error_shows_no_secret_even_with_its_locals(entry: dict[str, object]) -> None:
+    environ = {"TOKEN": "hush-hush-1234", "OTHER": "not-named-5678"}
+    with pytest.raises(UsageError) as caught:
+        read_servers({"one": {"command": "x", "env": {"NOTE": "${TOKEN}"}, **entry}}, environ=environ)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    ours = "".join(line for line in shown.format() if Path(__file__).name not in line)
+    assert "read_servers" in ours
+    assert "hush" not in ours
+    assert "not-named" not in ours
+
+
+def test_a_server_does_not_show_the_login_of_its_address() -> None:
+    assert "hush" not in repr(McpServer(name="far", url="https://me:hush-hush@example.org/mcp?key=hush"))
 
 
 def test_a_server_of_a_project_needs_trust_in_its_folder(tmp_path: Path) -> None:

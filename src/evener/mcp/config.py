@@ -14,11 +14,12 @@ import msgspec
 
 from evener.errors import UsageError
 from evener.providers.config import Config, find_project
-from evener.transport.secrets import note_secret
+from evener.transport.exchange import place_of
+from evener.transport.secrets import Environment, note_secret
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-SENSITIVE = re.compile(r"key|token|secret|password|authorization|cookie", re.IGNORECASE)
+SENSITIVE = re.compile(r"key|token|secret|passw|authorization|cookie|credential", re.IGNORECASE)
 MOST_FILE = 1 << 20
 STDIO, HTTP = ("", "stdio"), ("http", "streamable-http", "streamable_http", "streamableHttp")
 Texts = Mapping[str, str]
@@ -74,12 +75,14 @@ class McpServer(
         note_secret(*_sensitive(self.env), *_sensitive(self.headers))
 
     def __repr__(self) -> str:
-        where = self.url.partition("?")[0] or self.command or type(self.inside).__name__
+        where = (self.url and place_of(self.url)) or self.command or type(self.inside).__name__
         return f"McpServer({self.name!r}, {where!r})"  # arguments, variables and headers may hold secrets
 
 
 def _sensitive(values: Texts) -> list[str]:
-    return [value for name, value in values.items() if SENSITIVE.search(name) and len(value) > 7]
+    """Return the secrets among these; of `Bearer SECRET` also what follows: a server may repeat that alone."""
+    found = (part for name, value in values.items() if SENSITIVE.search(name) for part in (value, value.rpartition(" ")[2]))
+    return [one for one in found if len(one) > 7]
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -94,6 +97,7 @@ def find_servers(names: Iterable[str], config: Config, *, environ: Texts) -> tup
 
     A server of a project's file needs the user's trust in its folder: it may be a program that came with a clone.
     """
+    environ = Environment(environ)  # a traceback may be printed with its locals
     return tuple(one for name in names for one in _find(name, config, environ))
 
 
@@ -133,6 +137,7 @@ def _load_named(file: Path, config: Config, environ: Texts) -> tuple[McpServer, 
 
 def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
     """Return the servers of a JSON file with `mcpServers`. The caller vouches for the file: its commands will be run."""
+    environ = Environment(environ)
     try:
         with open(file, "rb") as opened:
             content = opened.read(MOST_FILE + 1)
@@ -152,18 +157,19 @@ def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
 
 def read_servers(entries: Mapping[str, object], *, environ: Texts, where: str = "mcpServers") -> tuple[McpServer, ...]:
     """Return the servers of a table from name to entry, with variables replaced from `environ`."""
+    environ = Environment(environ)
     return tuple(one for name, entry in entries.items() for one in _read(name, entry, environ, f"{where}: {name}"))
 
 
 def _read(name: str, entry: object, environ: Texts, where: str) -> Iterable[McpServer]:
-    expanded = _expand(entry, environ, where)
     try:
-        found = msgspec.convert(expanded, _Kind)
-        if found.disabled or not isinstance(expanded, dict):
+        found = msgspec.convert(entry, _Kind)
+        if found.disabled or not isinstance(entry, dict):
             return
         if found.type not in STDIO + HTTP:
             raise UsageError(f"{where}: the transport {found.type!r} is not supported. Expected stdio or http.")
-        yield msgspec.convert({**expanded, "name": name, "inside": None}, McpServer)
+        own = {"name": name, "inside": None}  # the rest is in no variable: it may hold secrets
+        yield msgspec.convert({key: _expand(one, environ, where) for key, one in entry.items()} | own, McpServer)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where} is not understood: {error}.") from None
 
@@ -186,6 +192,7 @@ class _Unset(UsageError):
 def _variable(hit: re.Match[str], environ: Texts, where: str) -> str:
     name, otherwise = hit[1], hit[2]
     if name in environ:
+        note_secret(*_sensitive({name: environ[name]}))
         return environ[name]
     if otherwise is None:
         raise _Unset(f"{where} needs the environment variable {name}, and it is not set. Set it, or write ${{{name}:-...}}.")
