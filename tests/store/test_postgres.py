@@ -1,6 +1,7 @@
 """What only a store on PostgreSQL has: a server that dies, roles, notices, several machines' clocks, and copies from files."""
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from evener.store import LeaseHeld, LeaseLost, Note, SqliteStore, export_lines, 
 from evener.store.postgres import PostgresStore
 from evener.store.postgres.connection import StoreUnreachable
 from evener.store.postgres.schema import STEPS, grants, upgrade
+from evener.store.redaction import Funnel
 from evener.testing import ScriptedModel, calls
 from evener.testing.postgres import PostgresServer
 from evener.transcript.blocks import ToolCall
@@ -144,10 +146,28 @@ def test_a_server_that_stays_away_is_said_so_without_the_password(tmp_path: Path
         store = PostgresStore(f"postgresql://me:hunter2secret@/db?host={tmp_path}", busy=0.2)
         with pytest.raises(StoreUnreachable, match="did not answer") as caught:
             await store.read("a")
-        assert "hunter2" not in f"{caught.value!r}{store!r}"
+        shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+        assert "hunter2" not in f"{caught.value!r}{store!r}{''.join(shown.format())}"
+        assert caught.value.__context__ is None  # the frames of psycopg have the address among their locals
+        assert Funnel().text("The password is hunter2secret.") == "The password is [secret]."
         await store.aclose()
 
     run(scenario())
+
+
+def test_a_command_to_resume_does_not_show_the_password(capsys: pytest.CaptureFixture[str]) -> None:
+    address = postgres().address.replace("postgres@", "postgres:hunter2secret@")
+
+    async def scenario() -> None:
+        store = PostgresStore(address)
+        await (await store.create("to-resume", opened("to-resume"), holder="me")).aclose()
+        await store.aclose()
+
+    run(scenario())
+    assert main(["resume", "--store", f"{address}&sslpassword=hunter2secret", "to-resume"]) == 2
+    said = capsys.readouterr().err
+    assert "evener run --store 'postgresql://postgres@/postgres?host=" in said
+    assert "hunter2" not in said
 
 
 DAMAGE = {
@@ -398,4 +418,6 @@ def test_a_schema_may_be_called_as_a_word_of_sql_and_one_of_another_program_is_l
 def test_what_is_no_address_is_told_without_its_password(address: str) -> None:
     with pytest.raises(UsageError, match="no address of a PostgreSQL database") as caught:
         PostgresStore(address)
-    assert "cret" not in str(caught.value)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "cret" not in "".join(shown.format_exception_only())
+    assert not any(address in repr(frame.locals) for frame in shown.stack if frame.name == "check_address")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ADDRESS = re.compile(r"postgres(ql)?://")
-PASSWORD = re.compile(r"(://[^/?#@:]*):[^/?#]*@|([?&]password=)[^&]*")
+PASSWORD = re.compile(r"(://[^/?#@:]*):[^/?#]*@|([?&](?:ssl)?password=)[^&]*")
 
 
 def is_address(given: str) -> bool:

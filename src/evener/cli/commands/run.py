@@ -32,6 +32,7 @@ from evener.cli.names import find_log
 from evener.cli.outside import Outside, load_outside
 from evener.cli.printers import Form, Printer, TextPrinter, make_printer
 from evener.cli.prompt import make_conversation, output_schema
+from evener.cli.stores import without_password
 from evener.cli.terminal import say
 from evener.errors import ApprovalStale, BadValue, EvenerError, UsageError
 from evener.harness import Harness, RunStream, Thread
@@ -209,12 +210,12 @@ def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[
 
 
 def same_words(options: AgentOptions, *, deciding: bool = False) -> list[str]:
-    """Return the words that make the same harness in another process. The log has its model and its system prompt."""
+    """Return the words that make the same harness in another process, as they may be shown. The log has model and system."""
     words = [
         ("--harness", options.harness),
         *(("--tools", tools) for tools in options.tools),
         *(("--mcp", one) for one in options.mcp),
-        ("--store", options.store),
+        ("--store", without_password(options.store)),
     ]
     if not deciding:
         words = [("--schema", options.schema), *words, ("--refuse-losses", ",".join(options.refuse_losses))]

@@ -16,6 +16,7 @@ from evener.store.postgres.arrays import let_pass
 from evener.store.postgres.schema import upgrade
 from evener.store.protocol import Damaged
 from evener.store.sqlite.file import SAFE, StoreBusy, StoreFull
+from evener.transport.secrets import note_secret
 
 if TYPE_CHECKING:
     import psycopg
@@ -29,6 +30,7 @@ MOST_IDLE = 5.0
 LONGEST_STATEMENT = 300.0
 NAME = "evener"
 TOO_MANY = "53300"
+PASSWORDS = ("password", "sslpassword")
 
 
 class StoreUnreachable(StoreError):
@@ -91,14 +93,19 @@ def load_psycopg() -> Any:
 
 
 def check_address(address: str) -> str:
-    """Return the address. UsageError for what is none, which shows nothing of it: a password may be a part."""
+    """Return the address. UsageError for what is none, which shows nothing of it: a password may be a part.
+
+    The password is noted: what this process writes to a store or a trace does not hold it.
+    """
     psycopg = load_psycopg()
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
+        note_secret(*(str(parts[name]) for name in PASSWORDS if parts.get(name)))
         sound = str(parts.get("port", "")).replace(",", "").strip().isdecimal() or not parts.get("port")
     except (psycopg.Error, TypeError, AttributeError):
         sound = False
     if not sound:
+        address, parts = "", {}  # a traceback may be printed with its locals
         raise UsageError(
             "This is no address of a PostgreSQL database. Write postgresql://user@host:5432/database; characters as / @ : # in "
             "a user or a password are written as in %2F."
@@ -203,9 +210,9 @@ def persist(work: Callable[[], Any], patience: float) -> Any:
         try:
             return work()
         except load_psycopg().Error as error:
-            passes = was_lost(error) or _code(error) == TOO_MANY
-            if not passes or monotonic() + pause > deadline:
-                raise postgres_error(error) from None
+            passes, failure = was_lost(error) or _code(error) == TOO_MANY, postgres_error(error)
+        if not passes or monotonic() + pause > deadline:
+            raise failure  # outside the handler: frames of its cause hold the address
         sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
 
