@@ -16,6 +16,7 @@ from evener.acp.calls import Frame
 from evener.errors import TruncatedStream
 from evener.testing import ScriptedModel
 from evener.testing.scripted_model import Line, calls
+from evener.testing.servers import Call, FakeServer, turn
 from evener.tools import ToolContext
 from evener.toolset.sets import tools_named
 from evener.transcript import ToolCall
@@ -259,6 +260,21 @@ def test_the_files_and_terminals_of_the_editor_are_tools() -> None:
     asyncio.run(go())
 
 
+def test_a_link_in_the_folder_leads_no_tool_of_the_editor_out_of_it(tmp_path: Path) -> None:
+    async def go() -> None:
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "notes").symlink_to(tmp_path)
+        model = ScriptedModel([calls(ToolCall("c1", "editor_read_file", '{"path":"notes/secret"}')), "Done."])
+        editor = Editor(Harness(model, store="memory"), answer=lambda _method, _params: {"content": "secret"})
+        session = await editor.session(str(folder), fs={"readTextFile": True})
+        await editor.ask("session/prompt", sessionId=session, prompt=TEXT)
+        assert not editor.asked("fs/read_text_file")
+        await editor.agent.aclose()
+
+    asyncio.run(go())
+
+
 def test_files_of_the_editor_are_no_tools_beside_one_that_could_send_them_out() -> None:
     async def go() -> None:
         model = ScriptedModel(["Done."])
@@ -331,6 +347,54 @@ shop = Harness(ScriptedModel([calls(ToolCall("c1", "chatter", "{}")), "Hi."]), t
         assert process.wait(PATIENCE) == 0
     assert [frame["error"]["code"] for frame in frames if "error" in frame] == [-32700]
     assert frames[-1]["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize(("tool", "given"), [("write", ("--tools", "files")), ("editor_write_file", ())])
+@pytest.mark.parametrize("whose", ["the user's", "the project's"])
+def test_rules_about_paths_hold_in_the_folder_that_the_editor_has_open(
+    tool: str, given: tuple[str, ...], whose: str, tmp_path: Path
+) -> None:
+    """The editor starts the agent elsewhere, and the model writes the whole path."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    own = home / ".config" / "evener" / "config.toml"
+    for folder in (own.parent, project / "keys"):
+        folder.mkdir(parents=True)
+    rule = f'[[policy]]\ntool = "{tool}"\nverdict = "deny"\n[policy.arguments]\npath = {{ path = ["keys/**"] }}\n'
+    (own if whose == "the user's" else project / "evener.toml").write_text(rule, encoding="utf-8")
+    offers = {"fs": {"readTextFile": True, "writeTextFile": True}}
+    place = {"cwd": str(project), "mcpServers": []}
+    with FakeServer("anthropic_messages", key="sk-none") as server:
+        server.add(turn(Call(tool, {"path": str(project / "keys" / "one"), "content": "x"})), "Done.")
+        rows = f'[providers.anthropic]\nbase_url = "{server.url}"\n'
+        own.write_text((own.read_text(encoding="utf-8") if own.exists() else "") + rows, encoding="utf-8")
+        environ = {"PYTHONPATH": os.pathsep.join(sys.path), "ANTHROPIC_API_KEY": "sk-none", "HOME": str(home)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "evener", "acp", "--model", "claude", "--store", "memory", *given], text=True, cwd=home,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **environ},
+        ) as process:  # fmt: skip
+            assert process.stdin is not None
+            assert process.stdout is not None
+
+            def ask(id: int, method: str, **params: object) -> Frame:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                frame = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+                process.stdin.write(json.dumps(frame) + "\n")
+                process.stdin.flush()
+                while True:
+                    told: Frame = json.loads(process.stdout.readline())
+                    assert told.get("method") != "session/request_permission"
+                    if told.get("id") == id:
+                        return told
+
+            ask(1, "initialize", protocolVersion=1, clientCapabilities=offers)
+            made = ask(2, "session/new", **place)["result"]
+            assert isinstance(made, dict)
+            assert stop_of(ask(3, "session/prompt", sessionId=made["sessionId"], prompt=TEXT)) == "end_turn"
+            process.stdin.close()
+            assert process.wait(PATIENCE) == 0
+        assert b"The call is denied" in server.requests[1].body or b"says 'deny'" in server.requests[1].body
+    assert not list((project / "keys").iterdir())
 
 
 @pytest.mark.parametrize("name", ["frames", os.devnull])

@@ -1,6 +1,6 @@
 """The editor's own file system and terminals as tools, where it offers them: buffers that are not saved are seen, too.
 
-Paths stay inside the session's folder. What changes something asks first.
+Paths stay inside the session's folder, links followed. What changes something asks first.
 """
 
 import os
@@ -49,7 +49,8 @@ class EditorTools:
 
     def _inside(self, path: str) -> str:
         real = os.path.normpath(os.path.join(self._cwd, path))
-        if os.path.commonpath((real, self._cwd)) != self._cwd:
+        folder, target = os.path.realpath(self._cwd), os.path.realpath(real)
+        if os.path.commonpath((real, self._cwd)) != self._cwd or os.path.commonpath((target, folder)) != folder:
             raise ModelRetry(f"{path} is outside of the project's folder {self._cwd}. Use a path below it.")
         return real
 

@@ -249,7 +249,8 @@ def make_harness(
 ) -> Harness:
     """Return the harness that the options describe, with the configured policy; or the one that they name, with its own.
 
-    `store` and `system` are used where the options give none. `root` is where tool sets work; the working directory if empty.
+    `store` and `system` are used where the options give none. `root` is where tool sets work, and the folder whose policy
+    holds; the working directory if empty.
     `outside` is what the options take from outside, if that is loaded already.
     """
     if options.harness:
@@ -262,7 +263,7 @@ def make_harness(
     return Harness(
         model or options.model,
         output=schema.schema if schema else None,
-        policy=load_config(environ=os.environ).policy,
+        policy=load_config(Path(root) if root else None, environ=os.environ).policy,
         tools=guard_tools([*load_tools(options.tools, root=root), *outside.tools]),
         system=outside.extend(options.system or usual) if options.system or not system else system,
         page_output=not small,

@@ -8,7 +8,8 @@ import os
 from contextlib import suppress
 
 from evener.cli.approvals import user_name
-from evener.cli.commands.run import AgentOptions, make_harness, split_references
+from evener.cli.commands.run import AgentOptions, make_harness
+from evener.cli.outside import load_outside
 from evener.cli.terminal import say
 from evener.errors import UsageError
 from evener.harness import Harness
@@ -54,19 +55,20 @@ def serve_editor(options: ServeOptions) -> int:
     """Serve an editor over ACP until the input ends."""
     from evener.acp import serve_acp
 
-    first = make_harness(options)  # what is wrong with the options is said before an editor asks
-    if options.harness or not split_references(options.tools)[1]:
-        asyncio.run(serve_acp(first))
-    else:
-        made: dict[str, Harness] = {}
+    if options.harness:
+        asyncio.run(serve_acp(make_harness(options)))
+        return 0
+    outside = load_outside(options.mcp, skills=options.skills, agents_md=options.agents_md, model=options.model)
+    first = make_harness(options, outside=outside)  # what is wrong with the options is said before an editor asks
+    made: dict[str, Harness] = {}
 
-        def at(cwd: str) -> Harness:
-            """Return the harness whose tools work in the folder that the editor has open."""
-            if cwd not in made:
-                made[cwd] = make_harness(options, store=first.store, root=cwd)
-            return made[cwd]
+    def at(cwd: str) -> Harness:
+        """Return the harness for the folder that the editor has open: tools work there, and rules about paths begin there."""
+        if cwd not in made:
+            made[cwd] = make_harness(options, store=first.store, root=cwd, outside=outside)
+        return made[cwd]
 
-        asyncio.run(serve_acp(at))
+    asyncio.run(serve_acp(at))
     return 0
 
 
