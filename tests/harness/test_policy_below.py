@@ -107,6 +107,33 @@ async def test_what_a_run_may_not_no_run_below_it_may(case: str) -> None:
     assert (result.stop, ledger) == ("done", [5] if runs else [])
 
 
+@pytest.mark.parametrize("approve", [False, True])
+@pytest.mark.parametrize("policies", [[DENY, None], [DENY, None, ALLOW], [ASK, None], [ASK, ALLOW, None]])
+@in_loop
+async def test_a_tool_that_another_program_calls_is_bound_as_a_run_is(policies: list[Policy | None], approve: bool) -> None:
+    ledger: list[int] = []
+    asks = policies[0] is ASK
+    agent = ToolCall.of("c", f"agent{len(policies) - 2}", {"task": "Pay 5"})
+    found = await tree(ledger, policies).call(agent, approve=approve)
+    assert (found.ok, ledger) == (not asks, [])
+    assert "waits for the user's approval, in thread" in found.text or not asks
+
+
+@in_loop
+async def test_a_run_that_such_a_tool_starts_by_itself_is_bound_too() -> None:
+    ledger: list[int] = []
+    payer = Harness(once("pay", {"amount": 5}), tools=[pays(ledger)], store="memory")
+
+    @tool
+    async def hire() -> str:
+        """Have another agent pay."""
+        return (await payer.run("Pay 5")).text
+
+    boss = Harness(ScriptedModel([]), tools=[hire], policy=DENY, store="memory")
+    assert (await boss.call(ToolCall.of("c", "hire", {}))).ok
+    assert ledger == []
+
+
 @pytest.mark.parametrize("between", [[], [None], [ALLOW]])
 @in_loop
 async def test_what_the_boss_asks_about_is_asked_in_the_tree_below(between: list[Policy | None]) -> None:

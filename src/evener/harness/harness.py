@@ -747,11 +747,12 @@ class Harness(Generic[Deps, Output]):
     async def call(
         self, call: ToolCall, *, approve: bool = False, report: Callable[[Progress], None] | None = None
     ) -> Envelope:
-        """Run one tool for another program, outside of any run: nothing is logged. The policy holds.
+        """Run one tool for another program, outside of any run: nothing is logged. The policy holds, also for runs inside it.
 
-        What it would ask about is refused, unless the caller says with `approve` that the user has agreed. `report` is told
-        how far the call is, from any thread.
+        What it would ask about is refused, unless the caller says with `approve` that the user has agreed. A run inside the
+        call that waits for approval ends it. `report` is told how far the call is, from any thread.
         """
+        from evener.call_context import current_policy
         from evener.tools.call import run_call
         from evener.tools.context import ToolContext
         from evener.tools.result import report_failure
@@ -767,7 +768,16 @@ class Harness(Generic[Deps, Output]):
         context = ToolContext[object](call_id=call.id, deps=self._deps, key=call.id)
         if report is not None:
             context = msgspec.structs.replace(context, report=report)
-        return await run_call(tool, call, context=context, threads=self.tool_threads)
+        token = current_policy.set(self._policy)
+        try:
+            done = await run_call(tool, call, context=context, threads=self.tool_threads)
+        finally:
+            current_policy.reset(token)
+        if done.waits is None:
+            return done
+        return report_failure(
+            f"A run inside the call waits for the user's approval, in thread {done.waits.thread}, and none was given."
+        )
 
     # Agents of this one.
 

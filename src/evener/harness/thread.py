@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, TreeBudget
-from evener.call_context import DEEPEST, Home, Site, children_of, current_site
+from evener.call_context import DEEPEST, Home, Site, children_of, current_site, outer_policy
 from evener.driver import Agent, Driver, finish_anyway
 from evener.driver.room import ContextKeeper, ContextReport
 from evener.errors import EvenerError, StoreError, UsageError
@@ -721,6 +721,7 @@ class Thread(Generic[Output]):
         tree: TreeBudget | None = None,
     ) -> Driver:
         """Make the driver. A run inside a call belongs to the run of that call, and its budget lies within that one's."""
+        bound = outer_policy(site)
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
         used = Spent() if fresh else fold(beginning, state).used
         place = st.Place(
@@ -733,7 +734,7 @@ class Thread(Generic[Output]):
         return Driver(
             log,
             state,
-            agent=self._agent if site is None or site.policy is None else self._agent.under(site.policy),
+            agent=self._agent if bound is None else self._agent.under(bound),
             place=place,
             media=self._media,
             answers=self._answers,
