@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evener import Harness, MemoryStore, Tool
+from evener import Harness, MemoryStore, Tool, tool
 from evener import events as ev
 from evener.cluster import Worker
 from evener.cluster.advance import Advancer
@@ -19,8 +19,10 @@ from evener.driver.slice import RunSlice
 from evener.errors import UsageError
 from evener.harness.approvals import Decision
 from evener.harness.remote import tables_of
+from evener.policy import Defaults, Policy, Rule
 from evener.store.postgres import PostgresStore
-from evener.testing.scripted_model import ScriptedModel
+from evener.testing.scripted_model import Line, ScriptedModel, calls
+from evener.transcript.blocks import ToolCall
 from tests.cluster import work_site
 from tests.patience import PATIENCE, wait_until
 from tests.store.stores import new_schema, postgres, run
@@ -236,5 +238,39 @@ def test_a_prompt_that_is_submitted_while_a_worker_ends_the_last_run_is_not_lost
         await tables.drop_work(taken.log, taken.turn)  # the worker says so late
         await Worker({"site": harness}, harness.store).run(until_idle=True)
         assert len((await thread.result()).transcript) == 6
+
+    run(scenario())
+
+
+def test_a_run_that_a_call_submits_needs_the_policy_of_the_run_around_it() -> None:
+    """A worker knows the harness that it performs, and not the run that asked for it."""
+    deny = Policy((Rule(tool="pay", verdict="deny"),), Defaults.all("allow"))
+    own = Policy((Rule(tool="send", verdict="ask"),), Defaults.all("allow"))
+
+    async def hired(policy: Policy | None) -> tuple[str, bool]:
+        store = PostgresStore(postgres().address, schema=new_schema())
+        payer = Harness(ScriptedModel([]), name="payer", store=store, policy=policy)
+
+        @tool(effect="read")
+        async def hire() -> str:
+            """Have another agent pay, elsewhere."""
+            await payer.submit("Pay 5")
+            return "hired"
+
+        script: list[Line] = [calls(ToolCall.of("c", "hire", {})), "Done."]
+        boss = Harness(ScriptedModel(script), tools=[hire], name="boss", store=store, policy=deny)
+        result = await boss.run("Pay 5")
+        logs = {one.harness for one in await store.logs()}
+        await store.aclose()
+        return str(result.records[0].result), "payer" in logs
+
+    async def scenario() -> None:
+        for policy in (None, own):
+            told, begun = await hired(policy)
+            assert "Give that harness the same policy" in told
+            assert not begun
+        for policy in (deny, own.under(deny), deny.under(own)):
+            told, begun = await hired(policy)
+            assert begun
 
     run(scenario())

@@ -41,6 +41,7 @@ from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
+from evener.policy.rules import OPEN
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
 from evener.store.cluster import Clustered
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
@@ -359,10 +360,17 @@ class Thread(Generic[Output]):
     async def submit(self, prompt: Prompt) -> "Thread[Output]":
         """Say something, and leave the run to a worker, in whatever process. Durable when this returns; gives this thread.
 
-        The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come.
+        The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come. Inside
+        a call, the harness must have the policy of the run around it: a worker knows only the harness.
         """
         said = said_of(prompt)
         tables = tables_of(self._store)
+        bound = outer_policy(current_site.get())
+        if bound is not None and not (self._agent.policy or OPEN).covers(bound):
+            raise UsageError(
+                f"The policy of the run around this call would not hold for a run of {self._path!r} in another process. "
+                "Give that harness the same policy: policy=own.under(policy), or the policy itself."
+            )
         log, state = await self._open(force=False)
         try:
             if state.run and self._opener.is_resumable(state):

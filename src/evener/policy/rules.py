@@ -157,6 +157,16 @@ class Policy(msgspec.Struct, frozen=True):
         """Return this policy, restricted by another one: the strictest verdict counts."""
         return msgspec.structs.replace(self, also=(*self.also, above))
 
+    def covers(self, above: "Policy") -> bool:
+        """True if this policy holds all rules and defaults of another one, so that it forbids what that one does."""
+        own = self._parts()
+        return all(part in own for part in above._parts())
+
+    def _parts(self) -> list[tuple[tuple[Rule, ...], Defaults]]:
+        """Return the rules and defaults of this policy and of those that apply, too, but for such as forbid nothing."""
+        here = [(self.rules, self.default)] if self.rules or self.default != Defaults.all("allow") else []
+        return here + [part for policy in self.also for part in policy._parts()]
+
     def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
         """Return a sentence on the ruling and on which rules did not apply. It repeats no value of an argument."""
         decision = decide(call, effect=effect, approval=approval, policy=self)
