@@ -48,6 +48,7 @@ SPELLINGS = (
     "172.16.0.1", "100.64.0.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1",
     "[fe80::1]", "[fd00::1]", "[ff02::1]", "[fec0::1]",
     "[2001:db8::1]", "[2001::1]", "[64:ff9b:1::1]", "[100::1]", "[64:ff9b::a9fe:a9fe]",
+    "127.0.0.1.", "169.254.169.254.", "2130706433.", "0x7f.1.",
 )  # fmt: skip
 
 
@@ -121,7 +122,9 @@ def test_a_name_is_looked_up_once_and_its_private_addresses_are_left_out(monkeyp
     assert (served.connections, asked) == (0, ["pictures.example"])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "x.localhost", "[::1]", "10.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1.", "2130706433", "0x7f.1", "0x7f.1.", "localhost", "x.localhost", "[::1]", "10.0.0.1"]
+)
 def test_a_proxy_is_not_asked_for_a_private_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> Served:
         async with serving(answer(PNG, "image/png")) as proxy, HttpTransport() as transport:

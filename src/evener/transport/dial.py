@@ -166,10 +166,11 @@ async def connect(host: str, port: int, *, reach: Reach = "anywhere") -> socket.
 
 def check_numeric(host: str) -> None:
     """Refuse a numeric address, in any spelling, that is not public, and the names of this machine. Resolves nothing."""
-    if host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost"):
+    bare = host.rstrip(".")  # a name may end with a dot, and a proxy may read 127.0.0.1. as an address
+    if bare == "localhost" or bare.endswith(".localhost"):
         raise _private(host, "127.0.0.1")
     with suppress(socket.gaierror):
-        _public(host, socket.getaddrinfo(host, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
+        _public(host, socket.getaddrinfo(bare, 80, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
 
 
 def _public(host: str, addresses: Sequence[Address]) -> Sequence[Address]:
