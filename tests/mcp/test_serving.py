@@ -240,6 +240,27 @@ def test_a_server_of_a_project_needs_trust_in_its_folder(tmp_path: Path) -> None
     assert found.command == "time-server"
 
 
+@pytest.mark.parametrize("way", ["../clone", "link"])
+def test_a_file_that_is_named_by_way_of_a_trusted_folder_is_not_inside_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project, clone = tmp_path / "home", tmp_path / "work" / "project", tmp_path / "work" / "clone"
+    for folder in (home / ".config" / "evener", project, clone):
+        folder.mkdir(parents=True)
+    (home / ".config" / "evener" / "config.toml").write_text(f'trusted = ["{project}"]\n', encoding="utf-8")
+    (project / "link").symlink_to(clone)
+    entry = {"command": "x", "args": ["${MY_KEY:-none}"], "trusted": True}
+    for folder in (clone, project):
+        (folder / "servers.json").write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
+    environ = {"HOME": str(home), "MY_KEY": "hush-hush-4321"}
+    config = load_config(project, environ=environ)
+    monkeypatch.chdir(project)
+    (one,) = find_servers([f"{way}/servers.json"], config, environ=environ)
+    assert (one.args, one.trusted) == (("none",), False)
+    (one,) = find_servers(["servers.json"], config, environ=environ)
+    assert (one.args, one.trusted) == (("hush-hush-4321",), True)
+
+
 def test_names_fit_every_provider_and_do_not_collide() -> None:
     """C9: one name policy, the same everywhere."""
     assert name_tool("git", "git_log") == "mcp__git__git_log"

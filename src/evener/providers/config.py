@@ -11,7 +11,7 @@ happens to each of its keys.
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from os.path import isfile
+from os.path import isfile, realpath
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -170,13 +170,13 @@ def find_project(config: Config, start: Path, *, environ: Mapping[str, str]) -> 
     folder and the folder of our config are the user's own. A clone inside a trusted folder is another project.
     """
     home, own = _home(environ), config_folder(environ)
-    here = start.absolute()
-    if own and here.resolve() == own.resolve():
+    here = Path(realpath(start))  # what is named by way of a trusted folder, as in trusted/../clone, is not inside it
+    if own and here == own.resolve():
         return here, True
     for folder in (here, *here.parents):
-        if home and folder.resolve() == home.resolve():
+        if home and folder == home.resolve():
             return (folder, True) if folder == here else (here, False)
-        if str(folder.resolve()) in config.trusted:
+        if str(folder) in config.trusted:
             return folder, True
         if isfile(folder / FILE) or (folder / ".git").exists():
             return folder, False
