@@ -232,7 +232,6 @@ def _sent(turn: Message, target: Origin, quirks: Quirks) -> bytes:
         ("model_length", "length"),
         ("content_filter", "refusal"),
         ("model_context_window_exceeded", "context_full"),
-        ("error", "other"),
         ("never_heard", "other"),
     ],
 )

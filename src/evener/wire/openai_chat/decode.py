@@ -20,7 +20,7 @@ from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
-from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
+from evener.wire.prefix import cut_arguments, dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
 from evener.wire.sse import SseReader
@@ -389,6 +389,8 @@ STOPS: dict[str, StopReason] = {
     "content_filter": "refusal",
     "sensitive": "refusal",
 }
+BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
+"""Reasons of servers that gave up in the middle of an answer (sheet 6; `abort` is vLLM's)."""
 
 
 class _Call(msgspec.Struct, gc=False):
@@ -481,9 +483,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
         self._seal_blocks(found)
         for call in self.calls:
-            written = "".join(call.pieces)
-            free = bytes(call.own.get("type", b"")) == b'"custom"'
-            found.append(d.CallEnded(call.slot, free_arguments(written) if free else written or "{}"))
+            found.append(d.CallEnded(call.slot, self._arguments(call)))
         native = self.native if self.native != self.finish else ""
         found.append(d.Stopped(self._why(), self.finish, native))
         return found
@@ -495,6 +495,13 @@ class ChatAnswer(msgspec.Struct, gc=False):
         else:
             self._kinds[REFUSED] = "text"
             found.append(d.TextDelta(REFUSED, words))
+
+    def _arguments(self, call: _Call) -> str:
+        """Return the arguments of a call. The last one may be cut off where the model did not stop of its own accord."""
+        written, free = "".join(call.pieces), bytes(call.own.get("type", b"")) == b'"custom"'
+        if call is self.calls[-1] and STOPS.get(self.finish, "other") != "done":
+            return cut_arguments(written, free=free)
+        return free_arguments(written) if free else written or "{}"
 
     def _why(self) -> StopReason:
         known = STOPS.get(self.finish, "other")
@@ -774,6 +781,8 @@ class _Events(msgspec.Struct, gc=False):
 
     def missing(self) -> str:
         """Return why the turn does not count, now that it has ended."""
+        if self.turn.finish in BROKEN_OFF:
+            return f"its rest, because the server broke it off ({self.turn.finish})"
         told = self.turn.finish or (not self.quirks.stop_told and (self.whole or self.counted))
         return "" if told else NO_REASON
 

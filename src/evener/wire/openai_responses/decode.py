@@ -20,7 +20,7 @@ from evener.wire.diagnosis import DIAGNOSIS
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualify_name
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
-from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
+from evener.wire.prefix import cut_arguments, dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.sse import SseReader
@@ -413,7 +413,8 @@ class _Turn(msgspec.Struct, gc=False):
         if kind in OURS:
             call, kept = read_call(raw), _keep_fields(fields(raw), OURS[kind])
             self._begin_call(number, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
-            arguments = free_arguments(call.input or "") if kind == FREE_CALL else call.arguments or "{}"
+            free, status = kind == FREE_CALL, word(kept.get("status"))
+            arguments = _arguments((call.input if free else call.arguments) or "", status, free=free)
             self._end_call(number, arguments, kept, word(kept.get("id")), found)
         elif kind == "message" and text_in(named.role) not in THEIRS:
             self._complete_message(number, raw, found)
@@ -534,7 +535,8 @@ class _Turn(msgspec.Struct, gc=False):
             self._finish(number, item.id)
         elif type(item) is PlainCall:
             self._begin_call(number, item.call_id, item.name, found)
-            self._end_call(number, item.arguments or "{}", {"id": item.id, "status": item.status}, item.id, found)
+            arguments = _arguments(item.arguments, item.status, free=False)
+            self._end_call(number, arguments, {"id": item.id, "status": item.status}, item.id, found)
             self._finish(number, item.id, item.call_id)
         else:
             self.complete(number, read_any_event(frame).item, found)
@@ -616,6 +618,13 @@ class _Turn(msgspec.Struct, gc=False):
         if status == "completed":
             return "tools" if self.calls else "refusal" if self.refused else "done"
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
+
+
+def _arguments(written: str, status: str, *, free: bool) -> str:
+    """Return the arguments of a call. One that the limit or a filter cut off says so in its status."""
+    if status == "incomplete":
+        return cut_arguments(written, free=free)
+    return free_arguments(written) if free else written or "{}"
 
 
 def _is_closed(own: Raws) -> bool:
