@@ -296,3 +296,22 @@ def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:
     with pytest.raises(e.TruncatedStream, match="pay"):
         assemble(half)
     assert isinstance(assemble([*half[:2], d.CallEnded(0, "{}"), half[2]]), Reply)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "detail"),
+    [
+        ({"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(pay(1))"}, "print(pay(1))"),
+        ({"finishReason": "OTHER", "content": {"parts": [{"text": "Hm.", "thought": True}]}}, "OTHER"),
+    ],
+)
+def test_an_answer_that_says_nothing_and_stops_for_an_odd_reason_is_no_final_answer(candidate: Json, detail: str) -> None:
+    async def go() -> None:
+        said = Raw(data(({"responseId": "m1", "candidates": [candidate]},)), content_type="text/event-stream")
+        async with HttpTransport(trust_env=False) as http:
+            with FakeServer("gemini", [said]) as server:
+                model = open_model(MODELS["gemini"], environ=NOWHERE, transport=http, key=fresh_key(), base_url=server.url)
+                result = await Harness(model, store="memory").run("Pay.")
+                assert (result.stop, result.detail) == ("unexpected", f"The model gave no answer ({detail}).")
+
+    run(go())
