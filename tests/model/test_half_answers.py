@@ -15,6 +15,7 @@ from evener.transcript.delta import Delta, Failed, Stopped
 from evener.transport.exchange import Retries
 from evener.transport.http import HttpTransport
 from evener.wire import CODECS, Quirks, assemble
+from evener.wire.stream import deltas_of
 from tests.model.half import CALL, KINDS, STREAMS, Json, body, data
 from tests.model.stage import MODELS, NOWHERE, WIRES, asking, fresh_key, run
 
@@ -97,6 +98,75 @@ def test_text_that_was_not_closed_counts_once_the_reason_to_stop_is_there() -> N
     stream = STREAMS["anthropic_messages"]("text")
     reply = assemble(deltas("anthropic_messages", (*stream.said[:-1], *stream.stop, *stream.end)))
     assert (reply.text, reply.stop.reason) == ("Hello", "done")
+
+
+CUT_STOPS = ("length", "content_filter", "a reason of tomorrow")
+BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
+
+
+def cut_calls(wire: str, reason: str, call: Json) -> list[Reply]:
+    """An answer of two calls, the last of which was cut off: streamed, and as one document."""
+    first = {"type": "function", "id": "c0", "function": {"name": "look", "arguments": ""}}
+    if wire == "openai_chat":
+        streamed: list[Json] = [{"tool_calls": [{"index": index, **one}]} for index, one in enumerate((first, call))]
+        choices = [{"index": 0, "delta": delta} for delta in streamed] + [{"index": 0, "delta": {}, "finish_reason": reason}]
+        events = tuple({"id": "m1", "model": "m", "choices": [choice]} for choice in choices)
+        whole: Json = {
+            "id": "m1",
+            "model": "m",
+            "choices": [{"message": {"tool_calls": [first, call]}, "finish_reason": reason}],
+        }
+    else:
+        why = {"length": "max_output_tokens"}.get(reason, reason)
+        looked = {"type": "function_call", "id": "f0", "call_id": "c0", "name": "look", "arguments": "", "status": "completed"}
+        inner = call.get("function") or call["custom"]
+        item: Json = {"id": "f1", "call_id": call["id"], "status": "incomplete", **inner}
+        item["type"] = "function_call" if "function" in call else "custom_tool_call"
+        whole = {"id": "m1", "object": "response", "status": "incomplete", "output": [looked, item]}
+        whole["incomplete_details"] = {"reason": why}
+        done = [{"type": "response.output_item.done", "output_index": n, "item": one} for n, one in enumerate(whole["output"])]
+        events = (*done, {"type": "response.incomplete", "response": whole})
+    return [assemble(deltas(wire, events)), CODECS[wire].decode(json.dumps(whole).encode(), Quirks())]
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize("reason", CUT_STOPS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": ""}},
+        {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "rm -rf /srv/old"}},
+        {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "{}"}},
+        {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": ""}},
+    ],
+)
+def test_a_call_that_was_cut_off_has_no_arguments_to_run_with(wire: str, reason: str, call: Json) -> None:
+    for reply in cut_calls(wire, reason, call):
+        first, last = reply.calls
+        assert (first.raw, first.parses, last.parses) == ("{}", True, False)
+        assert last.raw in ("", "rm -rf /srv/old")
+        assert assemble(deltas_of(reply)) == reply
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
+def test_a_block_that_was_closed_before_its_arguments_came_has_none_to_run_with(reason: str) -> None:
+    stream = STREAMS["anthropic_messages"]("call")
+    (stop,) = stream.stop
+    stop["delta"]["stop_reason"] = reason
+    said = [one for one in stream.said if one["type"] != "content_block_delta"]
+    (call,) = assemble(deltas("anthropic_messages", (*said, *stream.stop, *stream.end))).calls
+    assert not call.parses
+
+
+@pytest.mark.parametrize("reason", BROKEN_OFF)
+@kinds
+def test_an_answer_that_the_server_broke_off_does_not_count_although_it_gives_a_reason(kind: str, reason: str) -> None:
+    stream = STREAMS["openai_chat"](kind)
+    (stop,) = stream.stop
+    stop["choices"][0]["finish_reason"] = reason
+    assert truncated("openai_chat", stream.whole)
+    with pytest.raises(e.TruncatedStream, match=f"broke it off .{reason}"):
+        CODECS["openai_chat"].decode(json.dumps(body("openai_chat", kind, stopped=reason)).encode(), Quirks())
 
 
 # Through the public doors.
@@ -226,3 +296,22 @@ def test_an_assembler_makes_no_reply_of_a_call_that_was_not_closed() -> None:
     with pytest.raises(e.TruncatedStream, match="pay"):
         assemble(half)
     assert isinstance(assemble([*half[:2], d.CallEnded(0, "{}"), half[2]]), Reply)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "detail"),
+    [
+        ({"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(pay(1))"}, "print(pay(1))"),
+        ({"finishReason": "OTHER", "content": {"parts": [{"text": "Hm.", "thought": True}]}}, "OTHER"),
+    ],
+)
+def test_an_answer_that_says_nothing_and_stops_for_an_odd_reason_is_no_final_answer(candidate: Json, detail: str) -> None:
+    async def go() -> None:
+        said = Raw(data(({"responseId": "m1", "candidates": [candidate]},)), content_type="text/event-stream")
+        async with HttpTransport(trust_env=False) as http:
+            with FakeServer("gemini", [said]) as server:
+                model = open_model(MODELS["gemini"], environ=NOWHERE, transport=http, key=fresh_key(), base_url=server.url)
+                result = await Harness(model, store="memory").run("Pay.")
+                assert (result.stop, result.detail) == ("unexpected", f"The model gave no answer ({detail}).")
+
+    run(go())

@@ -76,6 +76,13 @@ CASES: list[tuple[Schema, object, str]] = [
     ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "b: required, but missing"),
     ({"items": {"unevaluatedItems": False}}, [[1, 2]], "[0]: must not have more items; found 2 too many"),
     ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"b": 1}, "b: unknown field; the fields are a"),
+    ({"minimum": 1, "exclusiveMinimum": True}, 1, "the arguments: must be above 1; found 1"),  # Draft 4
+    ({"maximum": 1, "exclusiveMaximum": False}, 1, ""),
+    ({"items": [], "additionalItems": {"type": "string"}}, [1], "[0]: expected a string, found a number"),
+    ({"type": "STRING"}, 1, "the arguments: expected a string, found a number"),
+    ({"type": "object", "required": ["a", "a"]}, {}, "a: required, but missing"),
+    ({"$ref": "#/$defs/List[int]", "$defs": {"List[int]": {"type": "array"}}}, [], ""),
+    ({"$ref": "#/$defs/A<größe>", "$defs": {"A<größe>": {"type": "null"}}}, 1, "the arguments: expected null, found a number"),
     ({"format": "decimal"}, "NaN", 'the arguments: must be a decimal number such as "12.50"; found "NaN"'),
 ]  # fmt: skip
 

@@ -351,3 +351,14 @@ def test_the_docs_say_what_becomes_of_each_shape() -> None:
     found = re.search(r"<!-- shapes -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
     assert found is not None
     assert found[1] == "\n".join(table()), "put tests.wire.test_hard_shapes.table() there"
+
+
+def test_what_patterns_allow_is_not_forbidden_where_patterns_are_not_taken() -> None:
+    schema: Json = {"type": "object", "patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+    within: Json = {"type": "object", "properties": {"headers": schema}}
+    for one in (schema, within):
+        tools = (ToolSpec("send", "", json.dumps(one)),)
+        assert '"additionalProperties"' not in json.dumps(body_of("gemini", said("Go."), tools=tools))
+        paths = [loss.path for loss in encoded_for("gemini", said("Go."), tools=tools).losses]
+        assert any("patternProperties" in path for path in paths)
+        assert any("additionalProperties" in path for path in paths)

@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from evener import errors as e
-from evener.transcript import Citation, HostedBlock, Message, Origin, ReasoningBlock, Reply, TextBlock, ToolCall
+from evener.transcript import (
+    Citation,
+    HostedBlock,
+    ImageBlock,
+    Inline,
+    Message,
+    Origin,
+    ReasoningBlock,
+    Reply,
+    TextBlock,
+    ToolCall,
+)
 from evener.transcript import delta as d
 from evener.transcript.repair import make_id
 from evener.wire import CODECS, Quirks, assemble
@@ -232,7 +243,6 @@ def _sent(turn: Message, target: Origin, quirks: Quirks) -> bytes:
         ("model_length", "length"),
         ("content_filter", "refusal"),
         ("model_context_window_exceeded", "context_full"),
-        ("error", "other"),
         ("never_heard", "other"),
     ],
 )
@@ -445,3 +455,29 @@ def test_a_full_window_is_known_by_its_words(message: str, used: int, limit: int
     fault = CODEC.fault(400, {}, json.dumps({"error": {"message": message}}).encode())
     assert isinstance(fault, e.ContextTooLong)
     assert (fault.used, fault.limit) == (used, limit)
+
+
+def test_images_that_the_model_made_are_part_of_the_answer() -> None:
+    """OpenRouter: in `images` of the message or the delta, as data URLs."""
+    made = [{"type": "image_url", "image_url": {"url": f"data:image/{sort};base64,aGVsbG8="}} for sort in ("png", "webp")]
+    odd = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, {"image_url": 7}, 7]
+    whole = {"id": "c1", "choices": [{"message": {"content": "", "images": made + odd}, "finish_reason": "stop"}]}
+    streamed = stream(said({"images": made[:1]}), said({"images": [*made[1:], *odd]}), STOP, DONE)
+    for reply in (assemble(deltas(streamed)), CODEC.decode(json.dumps(whole).encode(), Quirks())):
+        assert [(type(one), one.media_type, one.source) for one in reply.blocks if isinstance(one, ImageBlock)] == [
+            (ImageBlock, f"image/{sort}", Inline("aGVsbG8=")) for sort in ("png", "webp")
+        ]
+        assert [json.loads(raw) for name, raw in reply.notices if name == "images"] == odd
+
+
+def test_calls_without_ids_under_one_number_are_told_apart_by_their_names_and_whole_arguments() -> None:
+    def piece(**function: str) -> Json:
+        return said({"tool_calls": [{"index": 0, "id": "", "function": function}]})
+
+    two = assemble(deltas(stream(piece(name="f", arguments='{"x":1}'), piece(name="f", arguments='{"x":2}'), STOP, DONE)))
+    assert [one.raw for one in two.calls] == ['{"x":1}', '{"x":2}']
+    assert len({one.id for one in two.calls}) == 2
+    one = assemble(
+        deltas(stream(piece(name="f", arguments='{"x":'), piece(name="f", arguments="1}"), piece(name="f"), STOP, DONE))
+    )
+    assert [call.raw for call in one.calls] == ['{"x":1}']

@@ -22,7 +22,7 @@ from evener import events as ev
 from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
 from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
 from evener.transcript.ask import HostedTool, ToolSpec
-from evener.transcript.blocks import ToolCall
+from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
 
 __all__ = [
     "ApprovalGate",
@@ -463,7 +463,14 @@ def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) 
     if found is not None and found.verdict == "reject":
         more = (("", f"The answer was not accepted. {found.why}"),)
         return _ask(state, setup, more=more, now=now)
+    if reply.stop.reason == "other" and _is_silent(reply.message.blocks):
+        return (Finish("unexpected", f"The model gave no answer ({reply.stop.detail or reply.stop.raw})."),)
     return (Finish(ENDS.get(reply.stop.reason, "done"), reply.ended or reply.stop.detail),)
+
+
+def _is_silent(blocks: Iterable[Block]) -> bool:
+    """True if an answer holds neither text nor anything else that is meant for the user."""
+    return all(type(block) is ReasoningBlock or (type(block) is TextBlock and not block.text.strip()) for block in blocks)
 
 
 def _at_limit(state: RunState, setup: Setup, full: NoRoom, now: float) -> tuple[Step, ...]:

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from re import compile as compile_own_pattern
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from evener.errors import UsageError
 from evener.tools.schema import Problem, format_path, format_value, format_values
 from evener.transcript.scan import NAMED, find_cycle, list_references, resolve_pointer
+from evener.wire.schema import modernize
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 IN_PLACE = ("anyOf", "oneOf", "allOf")
 """Keywords whose schemas look at the same value."""
 REFERRING = ("$ref", "$dynamicRef")
+IN_URIS = "%/#:?@!$&'()*+,;=~-._"
+"""Characters besides letters and digits that stand in a reference as they are."""
 
 
 def refuse_loops(schema: Mapping[str, object], where: str) -> None:
@@ -252,16 +256,18 @@ def _pattern_refusal(pattern: str) -> str:
 
 
 def _modernise(node: dict[str, object]) -> dict[str, object]:
-    """Bring older spellings forward: `nullable` of OpenAPI, `items` as a list of Draft 7."""
+    """Bring older spellings forward: `nullable` of OpenAPI, those of older drafts, names in references that are no URI."""
     kinds = node.get("type")
     if node.pop("nullable", None) is True and kinds is not None:
         node["type"] = [*(kinds if isinstance(kinds, list) else [kinds]), "null"]
-    rest = node.pop("additionalItems", None)
-    if isinstance(node.get("items"), list):
-        node["prefixItems"] = node.pop("items")
-        if rest is not None:
-            node["items"] = rest
+    required = node.get("required")
+    node = dict(modernize(node, capitals=False))
+    if isinstance(required, list) and not all(isinstance(name, str) for name in required):
+        node["required"] = required  # the compiler says what is wrong with it
+    node.pop("additionalItems", None)
     node.pop("$schema", None)
+    if isinstance(ref := node.get("$ref"), str):
+        node["$ref"] = quote(ref, safe=IN_URIS)
     return node
 
 

@@ -127,6 +127,11 @@ def free_arguments(text: str) -> str:
     return dumps({FREE_INPUT: text}).decode()
 
 
+def cut_arguments(text: str, *, free: bool) -> str:
+    """Return the arguments of a call that was cut off, as far as they came: never a JSON object that was not written as one."""
+    return "" if free and as_object(text) is not None else text
+
+
 def text_in(raw: msgspec.Raw | None) -> str:
     """Return the text of a JSON string; empty for any other value."""
     return msgspec.json.decode(raw, type=str) if raw is not None and bytes(raw)[:1] == b'"' else ""

@@ -175,7 +175,8 @@ def modernize(node: Node, *, capitals: bool) -> Node:
         if isinstance(made.get(flag), bool) and (not made.pop(flag) or _is_number(made.get(bound))):
             made |= {flag: made.pop(bound)} if node[flag] else {}
     if isinstance(made.get("items"), list):
-        made["prefixItems"] = made.pop("items")
+        places = made.pop("items")
+        made |= {"prefixItems": places} if places else {}
         if "additionalItems" in made:
             made["items"] = made.pop("additionalItems")
     made["type"] = made.get("type") if capitals else _lower(made.get("type"))
@@ -439,6 +440,9 @@ class _Fitter:
     def _without_patterns(self, node: Node) -> Node:
         if self.dialect.strict and node.get("patternProperties"):
             raise Unfit("an object that takes any property cannot be closed")
+        if node.get("patternProperties") and "additionalProperties" in node and not self.dialect.takes("patternProperties"):
+            self.note("that objects are closed is not said", "additionalProperties")
+            return self._cut(node, "additionalProperties")  # it would forbid what the patterns allow
         return node
 
     def _without_all_of(self, node: Node) -> Node:

@@ -48,7 +48,7 @@ NONE_YET = Usage()
 UNNAMED = Started("", "")
 PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
 """Nearly all deltas of a stream, and the kind of block that each begins."""
-CUT = ("length", "context_full")
+CUT = ("length", "context_full", "refusal")
 """Reasons to stop that cut an answer in the middle."""
 
 
@@ -158,7 +158,7 @@ def _block(part: _Part) -> Block:
         )
     if "\\ud" in text or "\\uD" in text:
         text = pair_halves(text)
-    return ToolCall(part.call_id, part.name, text or "{}", part.seal)
+    return ToolCall(part.call_id, part.name, text, part.seal)
 
 
 def assemble(deltas: Iterable[d.Delta]) -> Reply:

@@ -91,7 +91,7 @@ class _Maker:
         if node is False:
             raise _NoObject
         node = dict_of(node)
-        kinds = as_list(node.get("type")) or [node.get("type", "object")]
+        kinds = as_list(node.get("type")) or [node.get("type") or "object"]
         if "object" not in (kind.lower() if isinstance(kind, str) else kind for kind in kinds):
             raise _NoObject
         parts = [self._take(node)]

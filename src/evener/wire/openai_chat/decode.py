@@ -6,6 +6,7 @@ mark says (where a row never gives reasons, a chunk without choices and the end 
 a 200. A chunk of an unknown form is a notice.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -20,7 +21,7 @@ from evener.transcript.reply import Reply, StopReason, Usage
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_chat.encode import CLOSING, OPENING
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, hosted_block, is_there, seal_text
-from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
+from evener.wire.prefix import as_object, cut_arguments, dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, Place, mend, read_some
 from evener.wire.sse import SseReader
@@ -149,6 +150,17 @@ class Speech:
     def seal_fields(self) -> dict[str, msgspec.Raw]:
         """Return what the transcript's block is sealed with."""
         return {"audio": msgspec.Raw(dumps({"id": self.id, "expires_at": self._expires}))} if self.id else {}
+
+
+class _ImageUrl(msgspec.Struct):
+    url: str = ""
+
+
+class _Image(msgspec.Struct):
+    image_url: _ImageUrl | None = None
+
+
+DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z")
 
 
 TEXTS = {b'"reasoning.text"': "text", b'"reasoning.summary"': "summary"}
@@ -292,6 +304,7 @@ class _Message(msgspec.Struct, gc=False):
     audio: Object = None
     function_call: _Function | None = None
     executed_tools: Items | None = None
+    images: Items | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -389,6 +402,8 @@ STOPS: dict[str, StopReason] = {
     "content_filter": "refusal",
     "sensitive": "refusal",
 }
+BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
+"""Reasons of servers that gave up in the middle of an answer (sheet 6; `abort` is vLLM's)."""
 
 
 class _Call(msgspec.Struct, gc=False):
@@ -420,6 +435,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
     _speech: Speech | None = None
     _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
     _refusals: list[str] = []
+    _images: int = 0
 
     def add(self, said: _Message, found: list[d.Delta], whole: bool) -> None:
         """Take a message in, or a delta of one."""
@@ -441,7 +457,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if said.tool_calls:
             for number, call in enumerate(said.tool_calls):
                 self._add_call(call, number if whole else None, found)
-        if said.refusal or said.annotations or said.audio or said.function_call or said.executed_tools:
+        if said.refusal or said.annotations or said.audio or said.function_call or said.executed_tools or said.images:
             self._add_rare(said, found)
 
     def note_end(self, reason: str, native: str) -> None:
@@ -462,7 +478,15 @@ class ChatAnswer(msgspec.Struct, gc=False):
     @property
     def silent(self) -> bool:
         """True while nothing was said."""
-        return not (self._kinds or self.calls or self._executed or self._speech or self._refusals or self.place >= CONTENT)
+        return not (
+            self._kinds
+            or self.calls
+            or self._executed
+            or self._speech
+            or self._refusals
+            or self._images
+            or self.place >= CONTENT
+        )
 
     def end(self) -> list[d.Delta]:
         """Return all that is certain only now, and why it ended."""
@@ -481,9 +505,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             found.append(d.HostedAdded(HOSTED, hosted_block(told)))
         self._seal_blocks(found)
         for call in self.calls:
-            written = "".join(call.pieces)
-            free = bytes(call.own.get("type", b"")) == b'"custom"'
-            found.append(d.CallEnded(call.slot, free_arguments(written) if free else written or "{}"))
+            found.append(d.CallEnded(call.slot, self._arguments(call)))
         native = self.native if self.native != self.finish else ""
         found.append(d.Stopped(self._why(), self.finish, native))
         return found
@@ -495,6 +517,13 @@ class ChatAnswer(msgspec.Struct, gc=False):
         else:
             self._kinds[REFUSED] = "text"
             found.append(d.TextDelta(REFUSED, words))
+
+    def _arguments(self, call: _Call) -> str:
+        """Return the arguments of a call. The last one may be cut off where the model did not stop of its own accord."""
+        written, free = "".join(call.pieces), bytes(call.own.get("type", b"")) == b'"custom"'
+        if call is self.calls[-1] and STOPS.get(self.finish, "other") != "done":
+            return cut_arguments(written, free=free)
+        return free_arguments(written) if free else written or "{}"
 
     def _why(self) -> StopReason:
         known = STOPS.get(self.finish, "other")
@@ -603,7 +632,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         index = call.index if number is None else number
         if index is not None:
             known = self._by_index.get(index)
-            if known and number is None and not (call.id and known.id and call.id != known.id):
+            if known and number is None and not _is_another(call, known, name):
                 return known
         else:
             index = len(self.calls)
@@ -628,6 +657,18 @@ class ChatAnswer(msgspec.Struct, gc=False):
             self._add_call(_CallPiece(LEGACY, function=said.function_call), None, found)
         for raw in _objects("executed_tools", said.executed_tools or (), found):
             self._executed[bytes(fields(raw).get("index", b"")) or bytes(raw)] = raw.copy()
+        for raw in said.images or ():
+            self._add_image(raw, found)
+
+    def _add_image(self, raw: msgspec.Raw, found: list[Delta]) -> None:
+        """Add an image that the model made; one that is not in the answer itself is a notice (OpenRouter)."""
+        at = read_some(raw, _Image, "images", []).image_url
+        match = DATA_URL.match(at.url if at else "")
+        if match is None:
+            found.append(d.Notice("images", bytes(raw).decode()))
+            return
+        self._images += 1
+        found.append(d.MediaAdded(MEDIA + self._images, match[1], match[2]))
 
     def _add_speech(self, raw: bytes, found: list[d.Delta]) -> None:
         self._speech = self._speech or Speech()
@@ -635,6 +676,15 @@ class ChatAnswer(msgspec.Struct, gc=False):
         if words:
             self._kinds[SPOKEN] = "text"
             found.append(d.TextDelta(SPOKEN, words))
+
+
+def _is_another(call: _CallPiece, known: _Call, name: str) -> bool:
+    """True if a piece with the number of a known call begins another one: it has another id, or, where both have none, a name
+    and arguments while those of the known one are whole."""
+    if call.id or known.id:
+        return bool(call.id and known.id and call.id != known.id)
+    written = call.function.arguments if call.function else None
+    return bool(name and known.name and written) and as_object("".join(known.pieces)) is not None
 
 
 def _objects(name: str, items: Sequence[msgspec.Raw], found: list[d.Delta]) -> list[msgspec.Raw]:
@@ -774,6 +824,8 @@ class _Events(msgspec.Struct, gc=False):
 
     def missing(self) -> str:
         """Return why the turn does not count, now that it has ended."""
+        if self.turn.finish in BROKEN_OFF:
+            return f"its rest, because the server broke it off ({self.turn.finish})"
         told = self.turn.finish or (not self.quirks.stop_told and (self.whole or self.counted))
         return "" if told else NO_REASON
 

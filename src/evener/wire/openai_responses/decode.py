@@ -20,7 +20,7 @@ from evener.wire.diagnosis import DIAGNOSIS
 from evener.wire.faults import complaint_of, make_error, read_failure
 from evener.wire.openai_responses.encode import FREE_CALL, TextSeal, qualify_name
 from evener.wire.openai_responses.hosted import hosted_block, read_citation
-from evener.wire.prefix import dumps, fields, free_arguments, text_in, word
+from evener.wire.prefix import cut_arguments, dumps, fields, free_arguments, text_in, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import BROKEN, Carrying, Count, Items, mend, parse_some, read_some
 from evener.wire.sse import SseReader
@@ -361,6 +361,7 @@ class _Turn(msgspec.Struct, gc=False):
     open: set[int] = set()  # calls and items of the provider's own that have begun
     done: set[int] = set()
     ids: set[str] = set()  # of the items that are done
+    moved: dict[int, int] = {}  # by the number that a clone gives to several items, that of the newest one
     id: str = ""
     state: str = ""  # in which it ended
     compacted: bool = False
@@ -375,13 +376,11 @@ class _Turn(msgspec.Struct, gc=False):
                     return True
                 continue
             kind = type(event)
+            if self.moved:
+                event.output_index = self.moved.get(event.output_index, event.output_index)
             if kind is _MoreWords:
                 slot, text = event.output_index * ROOM + event.content_index, event.delta
-                shown = self.shown.get(slot)
-                if shown is None:
-                    self.shown[slot] = [text]
-                else:
-                    shown.append(text)
+                self.shown.setdefault(slot, []).append(text)
                 found.append(TextDelta(slot, text))
             elif kind is _MoreArguments:
                 found.append(ArgumentsDelta(event.output_index * ROOM, event.delta))
@@ -401,7 +400,7 @@ class _Turn(msgspec.Struct, gc=False):
         """Return why the answer does not count, now that it has ended."""
         if not self.state:
             return NO_REASON
-        return OPEN_CALL if self.open else ""
+        return OPEN_CALL if self.open or (self.calls and STATUS.get(self.state) == "pending") else ""
 
     def end(self) -> None:
         """Return None: without a terminal event a turn is never complete."""
@@ -413,7 +412,8 @@ class _Turn(msgspec.Struct, gc=False):
         if kind in OURS:
             call, kept = read_call(raw), _keep_fields(fields(raw), OURS[kind])
             self._begin_call(number, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
-            arguments = free_arguments(call.input or "") if kind == FREE_CALL else call.arguments or "{}"
+            free, status = kind == FREE_CALL, word(kept.get("status"))
+            arguments = _arguments((call.input if free else call.arguments) or "", status, free=free)
             self._end_call(number, arguments, kept, word(kept.get("id")), found)
         elif kind == "message" and text_in(named.role) not in THEIRS:
             self._complete_message(number, raw, found)
@@ -439,6 +439,19 @@ class _Turn(msgspec.Struct, gc=False):
         reason = "" if details is None else details.reason or ""
         found.append(d.Stopped(self._why(status, reason), reason or status))
 
+    def _place(self, number: int, ended: msgspec.Raw = NULL) -> int:
+        """Return the number of an item that begins or has ended; a new one where a clone gives several items the same."""
+        if ended == NULL:
+            taken = number in self.done or number * ROOM in self.shown
+        else:
+            taken = number in self.done and self.ids.isdisjoint(_ids(ended))
+        if not taken:
+            return number
+        new = max((number, *self.done, *self.open)) + 1
+        given = [one for one, now in self.moved.items() if now == number] or [number]
+        self.moved.update(dict.fromkeys(given, new))
+        return new
+
     def _finish(self, number: int, *ids: str) -> None:
         self.done.add(number)
         self.open.discard(number)
@@ -446,10 +459,10 @@ class _Turn(msgspec.Struct, gc=False):
 
     def _read_rare(self, event: _Known, frame: bytes, found: list[d.Delta]) -> bool:
         if type(event) is _ItemBegun:
-            item = event.item
+            item, number = event.item, self._place(event.output_index)
             if type(item) is PlainCall:
-                self.open.add(event.output_index)
-                self._begin_call(event.output_index, item.call_id, item.name, found)
+                self.open.add(number)
+                self._begin_call(number, item.call_id, item.name, found)
             elif item is None:
                 raise _lacking("response.output_item.added", "item")
         elif type(event) is _ItemEnded:
@@ -476,7 +489,7 @@ class _Turn(msgspec.Struct, gc=False):
         if kind == "response.output_item.added":
             self._begin(event, found)
         elif kind == "response.output_item.done":
-            self.complete(event.output_index, event.item, found)
+            self.complete(self._place(self.moved.get(event.output_index, event.output_index), event.item), event.item, found)
         elif kind in TERMINAL:
             self._end(_response_of(event), frame, kind.removeprefix("response."), found)
             return True
@@ -517,24 +530,28 @@ class _Turn(msgspec.Struct, gc=False):
         """Begin an item of any form: only calls have something to tell."""
         if event.item in NONE:
             raise _lacking(event.type, "item")
-        kind = read_name(event.item).type
+        kind, number = read_name(event.item).type, self._place(self.moved.get(event.output_index, event.output_index))
         if kind == "function_call":
             call = read_call(event.item)
-            self._begin_call(event.output_index, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
+            self._begin_call(number, call.call_id, qualify_name(text_in(call.namespace), call.name), found)
         if kind not in ("message", "reasoning"):
-            self.open.add(event.output_index)
+            self.open.add(number)
 
     def _complete_plain(self, event: _ItemEnded, frame: bytes, found: list[d.Delta]) -> None:
         """Complete an item. One of a plain form is not taken apart again."""
         item, number = event.item, event.output_index
-        if type(item) is PlainMessage:
+        if number in self.done:
+            raw = read_any_event(frame).item
+            self.complete(self._place(number, raw), raw, found)
+        elif type(item) is PlainMessage:
             seal = dumps({"item": {"id": item.id, "status": item.status}}).decode()
             for slot in self._say_rest(number, [part.text for part in item.content], found):
                 found.append(SealAdded(slot, "text", seal, item.id))
             self._finish(number, item.id)
         elif type(item) is PlainCall:
             self._begin_call(number, item.call_id, item.name, found)
-            self._end_call(number, item.arguments or "{}", {"id": item.id, "status": item.status}, item.id, found)
+            arguments = _arguments(item.arguments, item.status, free=False)
+            self._end_call(number, arguments, {"id": item.id, "status": item.status}, item.id, found)
             self._finish(number, item.id, item.call_id)
         else:
             self.complete(number, read_any_event(frame).item, found)
@@ -599,6 +616,8 @@ class _Turn(msgspec.Struct, gc=False):
             ours = ("refusal",) if part.type == "refusal" else ("type", "text", "logprobs")
             seal = TextSeal(item, _keep_fields(fields(own), ours, EMPTY))
             found.append(SealAdded(slot, "text", dumps(seal).decode(), word(item.get("id"))))
+            if not (part.text or part.refusal) and part.type not in ("output_text", "refusal"):
+                found.append(d.Notice(part.type or "content", bytes(own).decode()))
             if part.logprobs and part.logprobs not in EMPTY:
                 found.append(d.Notice("logprobs", bytes(part.logprobs).decode()))
 
@@ -616,6 +635,13 @@ class _Turn(msgspec.Struct, gc=False):
         if status == "completed":
             return "tools" if self.calls else "refusal" if self.refused else "done"
         return INCOMPLETE.get(reason, STATUS.get(status, "other"))
+
+
+def _arguments(written: str, status: str, *, free: bool) -> str:
+    """Return the arguments of a call. One that the limit or a filter cut off says so in its status."""
+    if status == "incomplete":
+        return cut_arguments(written, free=free)
+    return free_arguments(written) if free else written or "{}"
 
 
 def _is_closed(own: Raws) -> bool:
