@@ -4,11 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from evener import Harness
 from evener.cluster import Worker
 from evener.cluster.schedules import ScheduleWatch, make_schedule, next_time
 from evener.errors import UsageError
 from evener.harness.remote import tables_of
+from evener.hooks import Hook, Moment
 from evener.store.cluster import Schedule
+from evener.store.postgres import PostgresStore
+from evener.testing.scripted_model import ScriptedModel
 from tests.cluster import work_site
 from tests.store.stores import new_schema, postgres, run
 
@@ -25,7 +29,7 @@ def test_a_schedule_that_is_due_is_submitted_once_and_performed(tmp_path: Path, 
         due = Schedule("report", "site", "tea", CENTURY, "", 1_000_000.0)
         assert await tables.put_schedule(due)
         assert not await tables.put_schedule(due)
-        watch = ScheduleWatch({"site": harness}, tables)
+        watch = ScheduleWatch({"site": harness}, tables, print)
         await watch._submit(due)  # a worker that dies before it notes that it has submitted this
         await Worker({"site": harness}, harness.store).run(until_idle=True)
         await Worker({"site": harness}, harness.store).run(until_idle=True)
@@ -37,6 +41,30 @@ def test_a_schedule_that_is_due_is_submitted_once_and_performed(tmp_path: Path, 
         assert await tables.remove_schedule("report")
         assert not await tables.remove_schedule("report")
         await harness.aclose()
+
+    run(scenario())
+
+
+def test_a_schedule_whose_prompt_is_refused_is_told_and_the_worker_goes_on() -> None:
+    def refuse(_: Moment) -> None:
+        raise ValueError("not today")
+
+    async def scenario() -> None:
+        store = PostgresStore(postgres().address, schema=new_schema())
+        hook = Hook(event="user_prompt_submit", handler=refuse, fatal=True)
+        harnesses = {
+            "strict": Harness(ScriptedModel([]), store=store, name="strict", hooks=[hook]),
+            "kind": Harness(ScriptedModel(["x", "x"]), store=store, name="kind"),
+        }
+        names = {"a": "strict", "b": "kind", "c": "kind"}
+        for name, harness in names.items():
+            assert await store.cluster.put_schedule(Schedule(name, harness, "tea", CENTURY, "", 1_000_000.0))
+        said: list[str] = []
+        await Worker(harnesses, store, say=said.append).run(until_idle=True)
+        assert [line for line in said if line.startswith("schedule a: HookFailed: ")]
+        assert sorted(one.thread[0] for one in await store.logs() if one.events > 1) == ["b", "c"]
+        assert all(one.due > 1_000_000.0 for one in await store.cluster.schedules())
+        await store.aclose()
 
     run(scenario())
 

@@ -56,7 +56,7 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
     ),
     "28": (StoreError, "does not let this user in", "Check user and password in the address."),
     "3D": (StoreError, "has no database of that name", "Make the database, or correct the address."),
-    "25006": (StoreError, "can only be read", "Give the address of the primary server."),
+    "25006": (StoreBusy, "can only be read", "Give the address of the primary server, or try again when it may be written."),
     "XX": (Damaged, "is damaged", "Stop the server and look at its log; restore a backup if needed."),
     "22P05": (StoreError, "has an encoding without some of these characters", "Use a database with the encoding UTF8."),
     UNFIT: (StoreError, "cannot hold NUL or a lone surrogate in an id, a name or a key", "Leave that character out."),

@@ -1,8 +1,8 @@
 """How a group of jobs is written: in one transaction, again when the connection broke, and each by itself when one is at fault.
 
 What broke before its COMMIT was sent is done again: nothing of it is there. After that, a job that would not be the same when
-done twice (a new note) is not repeated: its caller gets `StoreUnreachable`. An append is: its chain tells whether it is there. So
-is a log that is taken or made: its claim tells.
+done twice (a new note) is not repeated: its caller gets `StoreUnreachable`. An append is: its chain tells whether it is there.
+So is a log that is taken or made: its claim tells.
 """
 
 from collections.abc import Callable
