@@ -1,5 +1,6 @@
 """Prompts that are submitted by the clock: each time once, also when the worker that did it died before it said so."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,17 @@ def test_times_of_a_schedule() -> None:
     assert next_time(weekly, 0.0) == (4 * 24 + 9) * 3600.0  # the first Monday of 1970, in UTC
     hourly = Schedule("a", "h", "go", 3600.0, "", 100.0)
     assert [next_time(hourly, now) for now in (100.0, 3699.0, 9000.0)] == [3700.0, 3700.0, 10900.0]
-    for wrong in ({"every": 60.0, "cron": "* * * * *"}, {}, {"cron": "at nine"}, {"every": 0.1}):
+    for wrong in (
+        {"every": 60.0, "cron": "* * * * *"},
+        {},
+        {"cron": "at nine"},
+        {"cron": "0 0 30 2 *"},
+        {"every": 0.1},
+        {"every": math.nan},
+        {"every": 1e12},
+    ):
         with pytest.raises(UsageError):
             make_schedule("a", "h", "go", **wrong)
-    with pytest.raises(UsageError, match="empty"):
-        make_schedule("a", "h", " ", every=60.0)
+    for name, prompt in (("a", " "), (" ", "go")):
+        with pytest.raises(UsageError, match="empty"):
+            make_schedule(name, "h", prompt, every=60.0)

@@ -18,14 +18,14 @@ def describe_error(error: Exception) -> str:
 
 
 class DueWork:
-    """The runs of some harnesses that are due, and their schedules. `say` is told when the store is away and back."""
+    """The runs of some harnesses that are due, and their schedules. `say` is told when the store is `away` and back."""
 
     def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster", say: Callable[[str], None]) -> None:
         self._names = list(harnesses)
         self._tables = tables
         self._schedules = ScheduleWatch(harnesses, tables, say)
         self._say = say
-        self._away = False
+        self.away = False
 
     async def take(self, most: int, *, seconds: float) -> list[TakenWork]:
         """Take runs for so many seconds, at most `most`; none while the store cannot be used."""
@@ -35,11 +35,11 @@ class DueWork:
         except StoreError as error:
             if not error.retryable:
                 raise
-            if not self._away:
+            if not self.away:
                 self._say(f"waiting: {describe_error(error)}")
-            self._away = True
+            self.away = True
             return []
-        if self._away:
+        if self.away:
             self._say("the store answers again")
-        self._away = False
+        self.away = False
         return taken

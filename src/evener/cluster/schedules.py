@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evener.store.postgres.cluster import PostgresCluster
 
 
-SHORTEST = 1.0
+SHORTEST, LONGEST = 1.0, 366 * 86_400.0
 MOST = 16
 """How many prompts a worker submits before it looks for runs again."""
 
@@ -27,10 +27,14 @@ def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, c
     """Return a schedule that is due next after now. Times of `cron` are UTC."""
     if not prompt.strip():
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text.")
+    if not name.strip():
+        raise UsageError("The name of the schedule is empty. Give it one: its threads begin with it.")
     if bool(every) == bool(cron):
         raise UsageError("A schedule has an interval or a cron expression: give one of `every` and `cron`.")
-    if every and every < SHORTEST:
-        raise UsageError(f"The interval is {every:g} seconds; it must be at least {SHORTEST:g}.")
+    if every and not SHORTEST <= every <= LONGEST:  # what is not a number is neither
+        raise UsageError(
+            f"The interval is {every:g} seconds; it must be at least {SHORTEST:g} and at most a year, {LONGEST:g}."
+        )
     made = Schedule(name, harness, prompt, every, cron, time())
     return Schedule(name, harness, prompt, every, cron, next_time(made, time()))
 
@@ -47,7 +51,9 @@ def next_time(one: Schedule, now: float) -> float:
     try:
         return next(CronSim(one.cron, datetime.fromtimestamp(now, UTC))).timestamp()
     except (CronSimError, StopIteration):
-        raise UsageError(f"{one.cron!r} is no cron expression. Write five fields, as in '0 9 * * 1-5'.") from None
+        raise UsageError(
+            f"{one.cron!r} is no cron expression, or names no day that there is. Write five fields, as in '0 9 * * 1-5'."
+        ) from None
 
 
 class ScheduleWatch:

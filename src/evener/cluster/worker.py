@@ -76,7 +76,7 @@ class Worker:
                     self._running[one.log] = asyncio.create_task(self._perform(one))
                 if taken:
                     continue
-                if until_idle and not self._running:
+                if until_idle and not self._running and not self._due.away:
                     return
                 await self._rest()
             if self._running:
