@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from temporalio import activity
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.envconfig import ClientConfig
@@ -49,21 +50,31 @@ def queue_of(harness: str, store: str) -> str:
 
 
 async def connect(address: str = "") -> Client:
-    """Return a client of the Temporal server at `address`. UsageError when none answers.
+    """Return a client of the Temporal server at `address`. UsageError when none answers, or none that has our namespace.
 
     What is not given comes from where Temporal's own tools look: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, the
     variables for TLS, and the file temporal.toml. Without any of these it is the server of this machine.
     """
-    told = ClientConfig.load_client_connect_config()
+    try:
+        told = ClientConfig.load_client_connect_config()
+    except Exception as error:  # its class is not exported
+        raise UsageError(f"Temporal's variables or its file temporal.toml cannot be read: {error}") from None
     host = address or told.get("target_host") or LOCAL
     try:
         told["target_host"] = host
-        return await Client.connect(**told)
-    except RuntimeError:
+        client = await Client.connect(**told)
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except (RuntimeError, ValueError):  # a ValueError: it is no address
         raise UsageError(
             f"No Temporal server answers at {host}. Start one (for trying it out: `temporal server start-dev`), give its "
-            "address, or use --engine postgres."
+            "address as host:port, check whether it wants TLS or an API key, or use --engine postgres."
         ) from None
+    except RPCError as error:
+        raise UsageError(
+            f"The Temporal server at {host} refuses its namespace {client.namespace!r} ({error.status.name}). Make "
+            "the namespace, or name another one in TEMPORAL_NAMESPACE."
+        ) from None
+    return client
 
 
 class TemporalWorker:
