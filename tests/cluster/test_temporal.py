@@ -19,7 +19,7 @@ from bench.cluster import Site, kill_workers, open_site
 from bench.cluster_site import effects
 from evener import Harness, tool
 from evener import events as ev
-from evener.errors import RateLimited
+from evener.errors import RateLimited, UsageError
 from evener.harness.approvals import Decision
 from evener.store.postgres import PostgresStore
 from evener.testing.scripted_model import ScriptedModel, calls
@@ -227,3 +227,16 @@ def test_dead_stopped_and_restarted() -> None:
     server = temporal()
     with open_site("temporal", within=MEMORY, temporal=server.address) as site:
         asyncio.run(scenario(site, server))
+
+
+def test_a_namespace_an_address_and_settings_that_are_wrong_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No Temporal server answers at not an address"):
+        run(connect("not an address"))
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
+    with pytest.raises(UsageError, match=r"refuses its namespace 'nowhere' \(NOT_FOUND\)"):
+        run(connect(temporal().address))
+    file = tmp_path / "temporal.toml"
+    file.write_text("[profile.x")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+    with pytest.raises(UsageError, match=r"temporal\.toml cannot be read"):
+        run(connect(temporal().address))

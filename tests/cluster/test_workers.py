@@ -72,6 +72,57 @@ def test_what_is_submitted_is_performed_by_a_worker_and_followed_from_here(site:
     run(scenario())
 
 
+def test_a_thread_of_another_harness_is_performed_by_the_one_that_it_is_submitted_to(site: tuple[Harness, str]) -> None:
+    harness, _ = site
+
+    async def scenario() -> None:
+        begun = await Harness(ScriptedModel(["hello"]), store=harness.store, name="laptop").run("hello")
+        thread = await harness.submit("coffee", thread=begun.thread)
+        await Worker({"site": harness}, harness.store).run(until_idle=True)
+        assert (await thread.result()).stop == "done"
+
+    run(scenario())
+
+
+def test_a_worker_waits_for_a_database_that_can_only_be_read_for_a_while_and_says_so() -> None:
+    name = f"frozen_{os.getpid()}"
+    execute(f"CREATE DATABASE {name}")
+    address = postgres().address.replace("/postgres?", f"/{name}?")
+
+    async def scenario() -> None:
+        harness = Harness(ScriptedModel(["x"]), store=PostgresStore(address), name="site")
+        thread = await harness.submit("tea")
+        said: list[str] = []
+        worker = Worker({"site": harness}, harness.store, say=said.append)
+        freeze(name, "on")
+        working = asyncio.create_task(worker.run())
+        while len(said) < 2:
+            await asyncio.sleep(0.01)
+        assert said[1].startswith("waiting: StoreBusy: The PostgreSQL store can only be read")
+        freeze(name, "off")
+        assert (await thread.result()).stop == "done"
+        assert said[2] == "the store answers again"
+        worker.drain()
+        await working
+        await harness.store.aclose()
+
+    run(scenario())
+    execute(f"DROP DATABASE {name}")
+
+
+def execute(statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres().address, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def freeze(name: str, how: str) -> None:
+    """Let a database be read only, or not, for all its connections."""
+    execute(f"ALTER DATABASE {name} SET default_transaction_read_only = {how}")
+    execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
 def test_a_store_without_workers_says_so() -> None:
     with pytest.raises(UsageError, match="keeps no work"):
         run(Harness(ScriptedModel(["x"]), store=MemoryStore()).submit("tea"))
@@ -232,7 +283,7 @@ def test_a_prompt_that_is_submitted_while_a_worker_ends_the_last_run_is_not_lost
         tables = tables_of(harness.store)
         thread = await harness.submit("tea")
         (taken,) = await tables.take_work(["site"], seconds=60.0)
-        done = await Advancer({"site": harness}, harness.store).advance(taken.log, taken.turn, RunSlice())
+        done = await Advancer({"site": harness}, harness.store).advance(taken, RunSlice())
         assert done.stop == "done"
         await harness.submit("coffee", thread=thread.id)
         await tables.drop_work(taken.log, taken.turn)  # the worker says so late

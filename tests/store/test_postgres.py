@@ -141,6 +141,19 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goe
         run(scenario(server))
 
 
+def test_what_broke_before_its_commit_was_sent_is_done_again() -> None:
+    async def scenario() -> None:
+        async with stores() as (store,):
+            await (await store.create("a", opened(), holder="me")).aclose()
+            for number in range(3):
+                execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'evener'")
+                assert await store.post("a", Note(f"k{number}", "steer"))  # the connection was idle when it was cut
+            log, _ = await store.open("a", holder="me")
+            assert [note.key for note in await log.notes()] == ["k0", "k1", "k2"]
+
+    run(scenario())
+
+
 def test_a_server_that_stays_away_is_said_so_without_the_password(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = PostgresStore(f"postgresql://me:hunter2secret@/db?host={tmp_path}", busy=0.2)
@@ -396,6 +409,53 @@ def test_a_database_may_have_another_encoding(encoding: str, harness: str) -> No
         for one in (store, again):
             await one.aclose()
         execute(f"DROP DATABASE {name}")
+
+    run(scenario(postgres().address))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_name_that_no_database_can_hold_is_told_as_such(name: str) -> None:
+    async def scenario() -> None:
+        async with stores() as (store,):
+            with pytest.raises(StoreError, match=r"cannot hold NUL or a lone surrogate .* \(SQLSTATE 22021\)"):
+                await store.create(name, opened(name), holder="me")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("setting", ["extra_float_digits = 0", "synchronous_commit = off", "search_path = nowhere"])
+def test_settings_of_the_database_and_the_address_do_not_change_what_is_kept(setting: str) -> None:
+    async def scenario(address: str) -> None:
+        execute("CREATE DATABASE other_settings")
+        execute(f"ALTER DATABASE other_settings SET {setting}")
+        there = address.replace("/postgres?", "/other_settings?") + "&options=-c%20work_mem%3D8MB"
+        store = PostgresStore(there)
+        log = await store.create("a", opened(at=1795004645.2820499), holder="me")
+        await log.append(said("one", at=1795004645.2820502))
+        await log.aclose()
+        assert texts(await store.read("a")) == ["one"]
+        assert await store.verify() == []
+        names = ("synchronous_commit", "search_path", "work_mem")
+        for read in (store._read, store._write):
+            found = await read(lambda connection: [connection.execute(f"SHOW {name}").fetchone()[0] for name in names])
+            assert found == ["on", "evener", "8MB"]
+        await store.aclose()
+        execute("DROP DATABASE other_settings")
+
+    run(scenario(postgres().address))
+
+
+def test_a_role_that_owns_the_schema_needs_no_right_to_make_one() -> None:
+    async def scenario(address: str) -> None:
+        execute("DROP ROLE IF EXISTS owns")
+        execute("CREATE ROLE owns LOGIN")
+        schema = new_schema()
+        execute(f"CREATE SCHEMA {schema} AUTHORIZATION owns")
+        store = PostgresStore(address.replace("postgres@", "owns@"), schema=schema)
+        await (await store.create("a", opened("a"), holder="me")).aclose()
+        await store.aclose()
+        for statement in (f"DROP SCHEMA {schema} CASCADE", "DROP ROLE owns"):
+            execute(statement)
 
     run(scenario(postgres().address))
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from evener import events as ev
 from evener.driver.slice import RunSlice
 from evener.errors import EvenerError, StoreError
 from evener.harness.remote import is_decided, is_said, list_questions, tables_of
 from evener.result import Approval
+from evener.store.cluster import TakenWork
 from evener.store.protocol import NoLog, Note, Store, state_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def is_passing(error: Exception) -> bool:
 
 
 class Advancer:
-    """Moves logs of some harnesses on, by the name that each has in its logs. Safe from several tasks.
+    """Moves logs of some harnesses on, by the name that each has in the table of work. Safe from several tasks.
 
     `look_again` is after how many seconds a run that waits is looked at although nothing was heard.
     """
@@ -50,8 +50,9 @@ class Advancer:
         self._tables = tables_of(store)
         self._look_again = look_again
 
-    async def advance(self, log: str, turn: int, slice: RunSlice) -> AdvancedLog:
-        """Move the log on. `turn` is that of the work that is done: what is submitted later is another one."""
+    async def advance(self, work: TakenWork, slice: RunSlice) -> AdvancedLog:
+        """Move the log on, with the harness that it was submitted to. What is submitted later is another turn."""
+        log, turn = work.log, work.turn
         try:
             state = await state_of(self._store, log)
         except NoLog:
@@ -61,8 +62,7 @@ class Advancer:
         if state.finished is not None and not await is_decided(self._store, log, state):
             return await self._waiting(log, turn, list_questions(log, state))
         await self._cancel_expired(log, list_questions(log, state))
-        harness = self._harnesses[await self._harness_of(log)]
-        result = await harness.thread(branch=log).advance(slice)
+        result = await self._harnesses[work.harness].thread(branch=log).advance(slice)
         if slice.rested:
             return await self._rested(log, turn, slice.until)
         if result.stop == "approval":
@@ -76,13 +76,9 @@ class Advancer:
                 why = msgspec.json.encode({"why": "The question was not decided in time."}).decode()
                 await self._store.post(log, Note(f"expired:{one.id}", "cancel", why))
 
-    async def give_back(self, log: str, *, after: float = 0.0) -> None:
+    async def give_back(self, work: TakenWork, *, after: float = 0.0) -> None:
         """Have another worker go on with the log."""
-        await self._tables.put_work(log, await self._harness_of(log), after=after)
-
-    async def _harness_of(self, log: str) -> str:
-        (opened, *_) = await self._store.read(log, until=1)
-        return opened.harness if isinstance(opened, ev.Opened) else ""
+        await self._tables.put_work(work.log, work.harness, after=after)
 
     async def _finished(self, log: str, turn: int, stop: str) -> AdvancedLog:
         await self._tables.drop_work(log, turn)

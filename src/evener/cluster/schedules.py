@@ -4,12 +4,12 @@ The schedules lie in the store, with the prompts; any worker of their harness fi
 no worker was there is made up for once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from evener.errors import UsageError
+from evener.errors import EvenerError, StoreError, UsageError
 from evener.store.cluster import Schedule
 from evener.store.protocol import NoLog
 
@@ -18,17 +18,23 @@ if TYPE_CHECKING:
     from evener.store.postgres.cluster import PostgresCluster
 
 
-SHORTEST = 1.0
+SHORTEST, LONGEST = 1.0, 366 * 86_400.0
+MOST = 16
+"""How many prompts a worker submits before it looks for runs again."""
 
 
 def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, cron: str = "") -> Schedule:
     """Return a schedule that is due next after now. Times of `cron` are UTC."""
     if not prompt.strip():
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text.")
+    if not name.strip():
+        raise UsageError("The name of the schedule is empty. Give it one: its threads begin with it.")
     if bool(every) == bool(cron):
         raise UsageError("A schedule has an interval or a cron expression: give one of `every` and `cron`.")
-    if every and every < SHORTEST:
-        raise UsageError(f"The interval is {every:g} seconds; it must be at least {SHORTEST:g}.")
+    if every and not SHORTEST <= every <= LONGEST:  # what is not a number is neither
+        raise UsageError(
+            f"The interval is {every:g} seconds; it must be at least {SHORTEST:g} and at most a year, {LONGEST:g}."
+        )
     made = Schedule(name, harness, prompt, every, cron, time())
     return Schedule(name, harness, prompt, every, cron, next_time(made, time()))
 
@@ -45,26 +51,39 @@ def next_time(one: Schedule, now: float) -> float:
     try:
         return next(CronSim(one.cron, datetime.fromtimestamp(now, UTC))).timestamp()
     except (CronSimError, StopIteration):
-        raise UsageError(f"{one.cron!r} is no cron expression. Write five fields, as in '0 9 * * 1-5'.") from None
+        raise UsageError(
+            f"{one.cron!r} is no cron expression, or names no day that there is. Write five fields, as in '0 9 * * 1-5'."
+        ) from None
 
 
 class ScheduleWatch:
     """Fires what is due, for the workers of some harnesses. It looks once a second, however often it is asked."""
 
-    def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster") -> None:
+    def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster", say: Callable[[str], None]) -> None:
         self._harnesses = harnesses
         self._tables = tables
+        self._say = say
         self._looked = 0.0
 
     async def fire(self) -> None:
-        """Submit the prompt of one schedule that is due, if there is one."""
+        """Submit the prompts of schedules that are due. One whose prompt is refused has its next time all the same."""
         if monotonic() - self._looked < SHORTEST:
             return
         self._looked = monotonic()
-        one = await self._tables.take_schedule(list(self._harnesses))
-        if one is not None:
+        for _ in range(MOST):
+            one = await self._tables.take_schedule(list(self._harnesses))
+            if one is None:
+                return
+            await self._fire(one)
+
+    async def _fire(self, one: Schedule) -> None:
+        try:
             await self._submit(one)
-            await self._tables.schedule_fired(one, next_time(one, time()))
+        except StoreError:
+            raise  # its claim ends, and it is fired then
+        except EvenerError as error:
+            self._say(f"schedule {one.name}: {type(error).__name__}: {error}")
+        await self._tables.schedule_fired(one, next_time(one, max(one.due, time())))
 
     async def _submit(self, one: Schedule) -> None:
         """Submit the prompt, unless a worker did that died before it noted so."""

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from temporalio import activity
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.envconfig import ClientConfig
@@ -21,8 +22,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker import Worker as EngineWorker
 
 from evener.cluster.advance import LOOK_AGAIN, AdvancedLog, Advancer, is_passing
-from evener.cluster.schedules import ScheduleWatch
-from evener.cluster.worker import GRACE, LONGEST_WAIT, SLICE, describe_error
+from evener.cluster.due import DueWork, describe_error
+from evener.cluster.worker import GRACE, LONGEST_WAIT, SLICE
 from evener.cluster.workflow import ADVANCE, Advanced, Pace, RunLog
 from evener.driver.slice import RunSlice
 from evener.errors import StoreError, UsageError
@@ -49,21 +50,31 @@ def queue_of(harness: str, store: str) -> str:
 
 
 async def connect(address: str = "") -> Client:
-    """Return a client of the Temporal server at `address`. UsageError when none answers.
+    """Return a client of the Temporal server at `address`. UsageError when none answers, or none that has our namespace.
 
     What is not given comes from where Temporal's own tools look: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, the
     variables for TLS, and the file temporal.toml. Without any of these it is the server of this machine.
     """
-    told = ClientConfig.load_client_connect_config()
+    try:
+        told = ClientConfig.load_client_connect_config()
+    except Exception as error:  # its class is not exported
+        raise UsageError(f"Temporal's variables or its file temporal.toml cannot be read: {error}") from None
     host = address or told.get("target_host") or LOCAL
     try:
         told["target_host"] = host
-        return await Client.connect(**told)
-    except RuntimeError:
+        client = await Client.connect(**told)
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except (RuntimeError, ValueError):  # a ValueError: it is no address
         raise UsageError(
             f"No Temporal server answers at {host}. Start one (for trying it out: `temporal server start-dev`), give its "
-            "address, or use --engine postgres."
+            "address as host:port, check whether it wants TLS or an API key, or use --engine postgres."
         ) from None
+    except RPCError as error:
+        raise UsageError(
+            f"The Temporal server at {host} refuses its namespace {client.namespace!r} ({error.status.name}). Make "
+            "the namespace, or name another one in TEMPORAL_NAMESPACE."
+        ) from None
+    return client
 
 
 class TemporalWorker:
@@ -91,7 +102,7 @@ class TemporalWorker:
         self._tables = tables_of(harness.store)
         harnesses: Mapping[str, Harness] = {harness.name: harness}
         self._advancer = Advancer(harnesses, harness.store, look_again=look_again)
-        self._schedules = ScheduleWatch(harnesses, self._tables)
+        self._due = DueWork(harnesses, self._tables, say)
         self._client = client
         self._slots = slots
         self._pace = pace or Pace()
@@ -131,13 +142,7 @@ class TemporalWorker:
 
     async def _pass_on(self) -> bool:
         """Signal the workflows of logs that are due. False when there was nothing to do, or it could not be done now."""
-        try:
-            await self._schedules.fire()
-            taken = await self._tables.take_work([self._name], seconds=HANDED_OVER, most=GROUP)
-        except StoreError as error:
-            if not error.retryable:
-                raise
-            return False
+        taken = await self._due.take(GROUP, seconds=HANDED_OVER)
         return all(await asyncio.gather(*map(self._nudge, taken))) and bool(taken)
 
     async def _nudge(self, one: TakenWork) -> bool:
@@ -155,7 +160,7 @@ class TemporalWorker:
         except RPCError as error:
             self._say(f"{one.log}: Temporal could not be told ({error.status.name}); trying again")
             with suppress(StoreError):  # if this fails, it is passed on when its row comes due
-                await self._advancer.give_back(one.log, after=1.0)
+                await self._advancer.give_back(one, after=1.0)
             return False
         return True
 
@@ -178,7 +183,7 @@ class TemporalWorker:
         failed, turn = "", -1
         try:
             turn = await self._tables.turn_of(log)
-            done = await self._take_and_advance(log, turn, slice)
+            done = await self._take_and_advance(TakenWork(log, self._name, 0, turn), slice)
             if done.kind == "finished":
                 self._say(f"{log}: {done.stop}")
             return Advanced(done.kind, done.stop, done.seconds)
@@ -194,10 +199,10 @@ class TemporalWorker:
             beating.cancel()
         raise ApplicationError(failed, type=failed)
 
-    async def _take_and_advance(self, log: str, turn: int, slice: RunSlice) -> AdvancedLog:
+    async def _take_and_advance(self, work: TakenWork, slice: RunSlice) -> AdvancedLog:
         while True:
             try:
-                return await self._advancer.advance(log, turn, slice)
+                return await self._advancer.advance(work, slice)
             except LeaseHeld:  # by a worker that was replaced and may be alive: until its lease is over
                 if self._draining.is_set():
                     return AdvancedLog("more")

@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from evener.cluster.advance import Advancer, is_passing
-from evener.cluster.schedules import ScheduleWatch
+from evener.cluster.due import DueWork, describe_error
 from evener.driver.slice import RunSlice
-from evener.errors import EvenerError, StoreError
+from evener.errors import StoreError
 from evener.harness.remote import PAUSES, tables_of
 from evener.store.cluster import TakenWork
 from evener.store.protocol import LeaseHeld, LeaseLost, Store
@@ -26,17 +26,12 @@ LONGEST_WAIT = 5.0
 """Seconds: a run that a provider has told to wait longer leaves its slot meanwhile."""
 
 
-def describe_error(error: Exception) -> str:
-    """Return a line for the operator. Only our own errors are known to hold no contents."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, EvenerError) else type(error).__name__
-
-
 class Worker:
     """Performs the runs of some harnesses, by the name that each has in its logs, `slots` at a time.
 
     `seconds` is how long a run stays with a worker that shows no sign of life; the lease of the store should be as short.
     `slice` is how long a run keeps its slot. `say` is told one line when it is ready, for each run
-    that ended, and for each that failed.
+    that ended, for each that failed, and when the store is away and back.
     """
 
     def __init__(
@@ -52,7 +47,7 @@ class Worker:
     ) -> None:
         self._harnesses = dict(harnesses)
         self._tables = tables_of(store)
-        self._schedules = ScheduleWatch(self._harnesses, self._tables)
+        self._due = DueWork(self._harnesses, self._tables, say)
         self._advancer = Advancer(harnesses, store)
         self._slots = slots
         self._seconds = seconds
@@ -75,12 +70,13 @@ class Worker:
         self._say(f"ready: runs of {', '.join(map(repr, self._harnesses))}, {self._slots} at a time")
         try:
             while not self._draining.is_set():
-                taken = await self._take(self._slots - len(self._running))
+                free = self._slots - len(self._running)
+                taken = await self._due.take(free, seconds=self._seconds) if free > 0 else []
                 for one in taken:
                     self._running[one.log] = asyncio.create_task(self._perform(one))
                 if taken:
                     continue
-                if until_idle and not self._running:
+                if until_idle and not self._running and not self._due.away:
                     return
                 await self._rest()
             if self._running:
@@ -90,17 +86,6 @@ class Worker:
             for task in self._running.values():
                 task.cancel()
             await asyncio.gather(keeping, *self._running.values(), return_exceptions=True)
-
-    async def _take(self, most: int) -> list[TakenWork]:
-        if most <= 0:
-            return []
-        try:
-            await self._schedules.fire()
-            return await self._tables.take_work(list(self._harnesses), seconds=self._seconds, most=most)
-        except StoreError as error:
-            if not error.retryable:
-                raise
-            return []
 
     async def _rest(self) -> None:
         """Wait until a run ends, it is told to drain, or a moment is over."""
@@ -126,23 +111,23 @@ class Worker:
             await self._advance(one, slice)
         except (LeaseHeld, LeaseLost):
             with suppress(StoreError):  # if this fails, the row comes due by itself
-                await self._advancer.give_back(one.log, after=min(1.0, self._seconds / 4))
+                await self._advancer.give_back(one, after=min(1.0, self._seconds / 4))
         except Exception as error:
             self._say(f"{one.log}: {describe_error(error)}")
             await self._after_error(one, error)
         except asyncio.CancelledError:
             with suppress(StoreError):
-                await self._advancer.give_back(one.log)
+                await self._advancer.give_back(one)
             raise
         finally:
             self._running.pop(one.log, None)
             self._slices.pop(one.log, None)
 
     async def _advance(self, one: TakenWork, slice: RunSlice) -> None:
-        done = await self._advancer.advance(one.log, one.turn, slice)
+        done = await self._advancer.advance(one, slice)
         match done.kind:
             case "more":
-                await self._advancer.give_back(one.log)
+                await self._advancer.give_back(one)
             case "finished":
                 self._say(f"{one.log}: {done.stop}")
             case "waiting":

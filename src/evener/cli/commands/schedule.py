@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from evener.cli.terminal import say
+from evener.cli.terminal import flatten, say
 from evener.cluster.schedules import make_schedule
 from evener.errors import UsageError
 from evener.harness.finding import find_harness
@@ -50,7 +50,7 @@ def _list(found: Sequence[Schedule], *, as_json: bool) -> None:
         return
     for one in found:
         often = one.cron or f"every {one.every:g} s"
-        sys.stdout.write(f"{one.name}  {often}  next {_shown(one)}  {one.harness}: {one.prompt[:60]}\n")
+        sys.stdout.write(f"{flatten(one.name)}  {often}  next {_shown(one)}  {one.harness}: {flatten(one.prompt, 60)}\n")
 
 
 def _shown(one: Schedule) -> str:

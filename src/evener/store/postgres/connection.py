@@ -31,6 +31,7 @@ LONGEST_STATEMENT = 300.0
 NAME = "evener"
 TOO_MANY = "53300"
 PASSWORDS = ("password", "sslpassword")
+UNFIT = "22021"
 
 
 class StoreUnreachable(StoreError):
@@ -57,9 +58,10 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
     ),
     "28": (StoreError, "does not let this user in", "Check user and password in the address."),
     "3D": (StoreError, "has no database of that name", "Make the database, or correct the address."),
-    "25006": (StoreError, "can only be read", "Give the address of the primary server."),
+    "25006": (StoreBusy, "can only be read", "Give the address of the primary server, or try again when it may be written."),
     "XX": (Damaged, "is damaged", "Stop the server and look at its log; restore a backup if needed."),
     "22P05": (StoreError, "has an encoding without some of these characters", "Use a database with the encoding UTF8."),
+    UNFIT: (StoreError, "cannot hold NUL or a lone surrogate in an id, a name or a key", "Leave that character out."),
     "22": (StoreError, "cannot hold such a value", "Keep the content as a file and store its name."),
     "54": (StoreError, "cannot hold a value that large", "Keep the content as a file and store its name."),
 }
@@ -114,8 +116,12 @@ def check_address(address: str) -> str:
 
 
 def _code(error: "psycopg.Error") -> str:
-    """Return the SQLSTATE, also of a connection that the server refused; empty when it said none."""
-    return error.sqlstate or next((code for words, code in REFUSALS if words.search(str(error))), "")
+    """Return the SQLSTATE, also of a connection that the server refused and of a text that psycopg did not send; else empty."""
+    if error.sqlstate:
+        return error.sqlstate
+    if isinstance(error, load_psycopg().DataError):
+        return UNFIT
+    return next((code for words, code in REFUSALS if words.search(str(error))), "")
 
 
 def was_lost(error: Exception) -> bool:
@@ -132,6 +138,8 @@ def postgres_error(error: Exception) -> StoreError:
     if isinstance(error, StoreError):
         return error
     psycopg = load_psycopg()
+    if isinstance(error, UnicodeEncodeError):
+        error = psycopg.DataError()
     if not isinstance(error, psycopg.Error):
         return StoreError(f"The PostgreSQL store {OTHER[1]} ({type(error).__name__}: {error}). {SAFE} {OTHER[2]}")
     if was_lost(error):
@@ -155,14 +163,6 @@ class Dial:
 
     def settings(self) -> dict[str, Any]:
         """Return what each connection is made with, but for the address."""
-        settings = {
-            "search_path": self._schema,
-            "synchronous_commit": "on",  # whatever the server's default: an append is durable when it returns
-            "lock_timeout": f"{self.patience * 1000:.0f}",
-            "statement_timeout": f"{LONGEST_STATEMENT * 1000:.0f}",
-            "idle_in_transaction_session_timeout": f"{MOST_IDLE * 1000:.0f}",
-            "client_min_messages": "error",
-        }
         return {
             "autocommit": True,
             "connect_timeout": max(2, round(self.patience)),
@@ -171,13 +171,27 @@ class Dial:
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
-            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
         }
+
+    def prepare(self, made: "psycopg.Connection") -> None:
+        """Set what the session must have. A statement does that: poolers refuse or ignore `options` of a new connection."""
+        wanted = {
+            "search_path": self._schema,
+            "synchronous_commit": "on",  # whatever the server's default: an append is durable when it returns
+            "extra_float_digits": "3",  # or times are rounded when they are read, and do not fit the chain
+            "lock_timeout": f"{self.patience * 1000:.0f}",
+            "statement_timeout": f"{LONGEST_STATEMENT * 1000:.0f}",
+            "idle_in_transaction_session_timeout": f"{MOST_IDLE * 1000:.0f}",
+            "client_min_messages": "error",
+        }
+        each = ", ".join(["set_config(%s, %s, false)"] * len(wanted))
+        made.execute(f"SELECT {each}".encode(), [word for pair in wanted.items() for word in pair])
 
     def __call__(self) -> "psycopg.Connection":
         """Connect, once. Raises what psycopg raises."""
         made: psycopg.Connection = load_psycopg().connect(self._address, **self.settings())
         try:
+            self.prepare(made)
             if not self._upgraded:
                 upgrade(made, self._schema)
                 self._upgraded = True
@@ -194,7 +208,13 @@ class Dial:
         if not self._upgraded:
             self.persist().close()  # the tables are there
         return ConnectionPool(
-            self._address, kwargs=self.settings(), min_size=0, max_size=size, timeout=self.patience, open=True
+            self._address,
+            kwargs=self.settings(),
+            configure=self.prepare,
+            min_size=0,
+            max_size=size,
+            timeout=self.patience,
+            open=True,
         )
 
     def persist(self) -> "psycopg.Connection":
@@ -223,11 +243,15 @@ def _translate(statement: str) -> bytes:
 
 
 class PostgresConnection:
-    """One connection in the shape of `sqlite3.Connection`. `raw` is psycopg's; it is made anew by `reconnect`."""
+    """One connection in the shape of `sqlite3.Connection`. `raw` is psycopg's; it is made anew by `reconnect`.
+
+    `committing`: a COMMIT was sent for what is written now. If the connection breaks then, its outcome is unknown.
+    """
 
     def __init__(self, dial: Dial, raw: "psycopg.Connection | None" = None) -> None:
         self._dial = dial
         self.raw = raw or dial.persist()
+        self.committing = False
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """Execute one statement; a cursor."""

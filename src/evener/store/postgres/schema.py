@@ -120,8 +120,9 @@ def upgrade(connection: "psycopg.Connection", schema: str, steps: Sequence[Seque
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (GATE,))
         version = _version(connection, schema, len(steps))  # again: another process may have been quicker
-        if not version:
-            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+        # Not with IF NOT EXISTS: that needs the right to make one even where there is one.
+        if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None:
+            connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
         for statement in (statement for step in steps[version:] for statement in step):
             connection.execute(statement.encode())
         if not version:

@@ -1,7 +1,8 @@
 """How a group of jobs is written: in one transaction, again when the connection broke, and each by itself when one is at fault.
 
-A job that would not be the same when done twice (a new note) is not repeated when its outcome is unknown: its caller gets
-`StoreUnreachable`. An append is: its chain tells whether it is there. So is a log that is taken or made: its claim tells.
+What broke before its COMMIT was sent is done again: nothing of it is there. After that, a job that would not be the same when
+done twice (a new note) is not repeated: its caller gets `StoreUnreachable`. An append is: its chain tells whether it is there.
+So is a log that is taken or made: its claim tells.
 """
 
 from collections.abc import Callable
@@ -77,7 +78,7 @@ def _settle_alone(connection: PostgresConnection, group: "Group", error: Excepti
 
 def _repeat(connection: PostgresConnection, group: "Group", error: StoreError, attempts: int) -> None:
     """Connect anew and do again what may be done again."""
-    certain = [request for request in group if _may_repeat(request.job)]
+    certain = [request for request in group if not connection.committing or _may_repeat(request.job)]
     for request in group:
         if request not in certain:
             request.error = error
@@ -98,6 +99,7 @@ def _attempt(connection: PostgresConnection, group: "Group") -> None:
     if not others:
         write_appends(connection, appends, alone=True)
         return
+    connection.committing = False
     connection.raw.execute("BEGIN")
     names = {request.job.log for request in others if isinstance(request.job, LogJob) and request.job.log}
     lock_logs(connection, [request.job.held.number for request in appends], names)  # type: ignore[attr-defined]
@@ -105,4 +107,5 @@ def _attempt(connection: PostgresConnection, group: "Group") -> None:
         write_appends(connection, appends, alone=False)
     for request in others:
         request.perform(connection)  # type: ignore[arg-type]  # it has the shape
+    connection.committing = True
     connection.raw.execute("COMMIT")
