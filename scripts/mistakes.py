@@ -16,9 +16,9 @@ from tests.harness.test_mistakes import MISTAKES  # noqa: E402
 
 ID = re.compile(r"\b[0-9a-f]{32}\b")
 HEAD = """\
-# Mistakes, and what they are told
+# Mistakes and their error messages
 
-Each argument is checked when it is given. The messages are those that the tests get; `make docs` writes this page.
+Evener checks each argument when you pass it. `make docs` makes each of these mistakes and writes the messages into this page.
 
 | mistake | error | message |
 | --- | --- | --- |

@@ -163,7 +163,7 @@ class Hooks:
             text = f"A hook for {hook.event!r} failed with {type(error).__name__}: {error}"
             if hook.fatal:
                 after = "The run had come to its end" if hook.event == "run_end" else "The run ends, as the hook is fatal"
-                raise HookFailed(f"{text}. {after}; mend the hook to go on with the thread.") from error
+                raise HookFailed(f"{text}. {after}; fix the hook to continue the thread.") from error
             report(text)
             return None
 

@@ -75,7 +75,7 @@ def _refuse_repeated(body: bytes) -> None:
     except (ValueError, RecursionError):
         return  # not JSON: the reader says so better
     if twice is not None:
-        raise BadDocument(f"The request has the key {twice!r} twice. Say which one is meant, and take the other out.")
+        raise BadDocument(f"The request has the key {twice!r} twice. Remove one of them.")
 
 
 def _provider(name: str, rows: Rows) -> Provider:

@@ -299,10 +299,15 @@ def test_a_dumb_terminal_shows_a_prompt(place: Home, claude: FakeServer) -> None
     chat = Chat(place, TERM="dumb")
     try:
         chat.until("> ".rstrip())
+        assert "/help for commands" in chat.screen.whole
         chat.send("Hi\n")
         chat.until("Hello.\n>")
+        chat.send("/help\n")
+        chat.until("Ctrl-C, Ctrl-D")
+        assert "Ctrl-R" not in chat.screen.whole, "there is no line editor"
         chat.send("\x04")
         assert chat.end() == 0
+        assert "\nContinue with: evener chat -r " in chat.screen.whole
         assert os.isatty(chat._ours)
     finally:
         chat.__exit__(None, None, None)

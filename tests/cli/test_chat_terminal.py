@@ -583,6 +583,7 @@ def test_a_dumb_terminal_gets_lines_and_is_asked_by_lines(place: Home, claude: F
         chat.until("Paid.")
         chat.process.send_signal(signal.SIGINT)
         assert chat.end() == 130
+        assert "Continue with: evener chat --tools till:pay -r " in chat.screen.whole.replace("\n", "")
     finally:
         chat.__exit__(None, None, None)
     assert (place.folder / "paid").read_text() == "5\n"

@@ -74,7 +74,7 @@ def test_a_floor_above_the_gate_is_told_at_once_and_not_compacted_over_and_over(
         worker.turns = 2
         result = await thread.run("Hello.")
         [warning] = result.warnings
-        assert "What is never taken out" in warning
+        assert "Content that is never taken out" in warning
         assert worker.summaries == 0
 
     asyncio.run(go())

@@ -185,7 +185,7 @@ def test_what_a_provider_holds_is_left_out_as_in_the_run(mode: str) -> None:
         sent = [request.body for request in server.requests if request.route.endswith("/responses")]
         assert compiled.body == sent[-1]
         assert b"1+2" not in compiled.body
-        assert f"holds what came before ({mode} " in compiled.notes[0]
+        assert f"stores the earlier messages ({mode} " in compiled.notes[0]
         assert b"1+2" in elsewhere.body
 
     with serving("openai_responses", "It is 3.", "It is 7.") as server:

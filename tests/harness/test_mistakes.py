@@ -119,68 +119,72 @@ SCHEMA = {"type": "array", "items": {"type": "string"}}
 MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("no model", lambda: Harness([], store="memory"), "A harness needs a model"),
     ("a model that is a number", lambda: Harness(3), "`model` takes a model string"),  # type: ignore[arg-type]
-    ("a provider that is not there", lambda: open_model("opnai:gpt-5", environ={}), "opnai"),
+    ("an unknown provider", lambda: open_model("opnai:gpt-5", environ={}), "opnai"),
     ("a model without a provider", lambda: open_model("gpt-5", environ={}), "gpt-5"),
     ("no key", lambda: open_model("openai:gpt-5", environ={}), "OPENAI_API_KEY"),
     ("a base_url with a query", lambda: open_model("openai:gpt-5", base_url="http://x/v1?a=1", key="k", environ={}), "query"),
     ("settings as a dict", lambda: made(settings={"temperature": 1}), "`settings` takes ModelSettings"),
-    ("a temperature in words", lambda: ModelSettings(temperature="hot"), "must be a number"),  # type: ignore[arg-type]
-    ("an effort that is not there", lambda: ModelSettings(effort="huge"), "must be one of 'off'"),  # type: ignore[arg-type]
+    ("a temperature that is a word", lambda: ModelSettings(temperature="hot"), "must be a number"),  # type: ignore[arg-type]
+    ("an unknown effort", lambda: ModelSettings(effort="huge"), "must be one of 'off'"),  # type: ignore[arg-type]
     ("stop as one text", lambda: ModelSettings(stop="END"), "Put it into a tuple"),  # type: ignore[arg-type]
-    ("headers in settings", lambda: ModelSettings(extra=(Extra("gemini", "{}", (("k", "v"),)),)), "Put headers on with"),
-    ("a choice of no tool", lambda: made(settings=ModelSettings(tool_choice="py")), "names the tool 'py'"),
+    ("headers in settings", lambda: ModelSettings(extra=(Extra("gemini", "{}", (("k", "v"),)),)), "Set headers with"),
+    (
+        "a choice of a tool that the harness does not have",
+        lambda: made(settings=ModelSettings(tool_choice="py")),
+        "names the tool 'py'",
+    ),
     ("settings of a run as text", lambda: asked("go", settings="hot"), "`settings` takes ModelSettings"),
-    ("metadata that is no mapping", lambda: asked("go", metadata=7), "`metadata` takes a mapping"),
+    ("metadata that is not a mapping", lambda: asked("go", metadata=7), "`metadata` takes a mapping"),
     ("tools as one text", lambda: made(tools="pay"), "`tools` takes a list"),
     ("a tool that is a number", lambda: made(tools=[3]), "`tools` takes a list of tools or functions"),
-    ("two tools of one name", twice, "Two tools are named 'pay'"),
+    ("two tools with one name", twice, "Two tools are named 'pay'"),
     ("a tool without types", untyped, "has no type. Annotate it"),
     ("a tool with *args", starred, "Use a list"),
     ("an empty docstring", silent, "has an empty description"),
     ("a builtin with positional arguments", lambda: tool(len, description="Measure."), "positional only"),
     ("a tool of a class", lambda: tool(int), "is a class"),
-    ("an effect of a tool that is not there", lambda: tool(pay.function, effect="reed"), "must be one of"),  # type: ignore[call-overload]
-    ("a timeout of nothing", lambda: tool(pay.function, timeout=0), "must be above 0 seconds"),
-    ("retries below nothing", lambda: tool(pay.function, retries=-1), "start at 0"),
-    ("arguments that are no object", lambda: Tool.of("a", SCHEMA, function=lambda x: x), "are an object"),
+    ("an unknown effect of a tool", lambda: tool(pay.function, effect="reed"), "must be one of"),  # type: ignore[call-overload]
+    ("a timeout of 0", lambda: tool(pay.function, timeout=0), "must be above 0 seconds"),
+    ("negative retries", lambda: tool(pay.function, retries=-1), "must be at least 0"),
+    ("a schema of arguments that are not an object", lambda: Tool.of("a", SCHEMA, function=lambda x: x), "are an object"),
     ("a tool called final_result", lambda: made(tools=[tool(pay.function, name="final_result")]), "Rename the tool"),
     ("a store that is a number", lambda: made(store=3), "`store` takes a path"),
     ("limits as a dict", lambda: made(limits={"cost": 1}), "`limits` takes Limits"),
-    ("a cost in words", lambda: Limits(cost="cheap"), "Limits.cost is in US dollars"),
-    ("a cost of nothing", lambda: Limits(cost=Decimal(0)), "must be more than 0"),
+    ("a cost that is a word", lambda: Limits(cost="cheap"), "Limits.cost is in US dollars"),
+    ("a cost of 0", lambda: Limits(cost=Decimal(0)), "must be more than 0"),
     ("a cost that is True", lambda: Limits(cost=True), "Limits.cost is in US dollars"),
-    ("requests below nothing", lambda: Limits(requests=-1), "Limits.requests must be more than 0"),
+    ("negative requests", lambda: Limits(requests=-1), "Limits.requests must be more than 0"),
     ("half a request", lambda: Limits(requests=1.5), "Limits.requests must be a whole number"),  # type: ignore[arg-type]
-    ("retries in words", lambda: Limits(retries="two"), "Limits.retries must be a whole number"),  # type: ignore[arg-type]
-    ("a warning beyond all", lambda: Limits(warn_at=2), "warn_at is in"),
+    ("retries that are a word", lambda: Limits(retries="two"), "Limits.retries must be a whole number"),  # type: ignore[arg-type]
+    ("a warning above 100 %", lambda: Limits(warn_at=2), "warn_at is in"),
     ("a policy as text", lambda: made(policy="ask"), "`policy` takes a Policy"),
-    ("an interrupt that is not there", lambda: made(interrupts=["tools"]), "`interrupts` takes a set of words"),
-    ("time to decide below nothing", lambda: made(decide_within=-1), "`decide_within` is a number of seconds"),
+    ("an unknown interrupt", lambda: made(interrupts=["tools"]), "`interrupts` takes a set of words"),
+    ("a negative time to decide", lambda: made(decide_within=-1), "`decide_within` is a number of seconds"),
     ("hooks that are functions", lambda: made(hooks=[print]), "`hooks` takes a list of Hook"),
     ("an async hook", lambda: Hook(event="before_tool_call", handler=asyncio.sleep), "is async"),  # type: ignore[arg-type]
     ("agents that are harnesses", lambda: made(agents=[made()]), "`agents` takes a list of Subagent"),
-    ("agents of one name", lambda: made(agents=[_agent(), _agent()]), "Two agents are named 'kid'"),
-    ("an agent that inherits nothing", lambda: made(agents=[_agent("look")]), "cannot inherit 'look'"),
+    ("two agents with one name", lambda: made(agents=[_agent(), _agent()]), "Two agents are named 'kid'"),
+    ("an agent that inherits an unknown tool", lambda: made(agents=[_agent("look")]), "cannot inherit 'look'"),
     ("a scratchpad as text", lambda: made(scratchpad="notes"), "`scratchpad` takes True"),
     ("paging as text", lambda: made(page_output="no"), "`page_output` takes True or False"),
-    ("an outcome that is not there", lambda: made(unknown_outcome="guess"), '`unknown_outcome` is "tell" or "ask"'),
-    ("losses that are not there", lambda: made(refuse_losses={"reasonning"}), "reasonning"),
+    ("an unknown value of unknown_outcome", lambda: made(unknown_outcome="guess"), '`unknown_outcome` is "tell" or "ask"'),
+    ("an unknown loss", lambda: made(refuse_losses={"reasonning"}), "reasonning"),
     ("an empty prompt", lambda: asked(""), "The prompt is empty"),
     ("a prompt of blanks", lambda: asked("  \n"), "The prompt is empty"),
     ("a prompt that is a number", lambda: asked(3), "A prompt is a text, a Message, or a list of blocks"),
-    ("a prompt of the assistant's", lambda: asked(Message.assistant_text("hi")), "The prompt is empty"),
-    ("a thread that is not there", lambda: asked("go", thread="nowhere"), "nowhere"),
+    ("a prompt that is a message of the assistant", lambda: asked(Message.assistant_text("hi")), "The prompt is empty"),
+    ("an unknown thread", lambda: asked("go", thread="nowhere"), "nowhere"),
     ("a thread that is a number", lambda: made().thread(7), "`id` takes the id"),  # type: ignore[arg-type]
     ("a history of texts", lambda: made().thread(history=["hi"]), "`history` takes a list of Message"),  # type: ignore[list-item]
-    ("resuming nothing", lambda: made().resume_sync(""), "There is no thread to resume"),
-    ("a stream without a loop", streamed, "needs a running event loop"),
+    ("resuming without an id", lambda: made().resume_sync(""), "There is no thread to resume"),
+    ("a stream without an event loop", streamed, "needs a running event loop"),
     ("a decision that is True", lambda: decided({"a": True}), 'Write Decision("allow")'),
     ("decisions as a list", lambda: decided([Decision("allow")]), "`decisions` takes {key"),
-    ("a decision about nothing", lambda: decided({"b": Decision("allow")}), "b"),
-    ("a verdict that is not there", lambda: Decision("yes"), "must be one of 'allow', 'reject'"),  # type: ignore[arg-type]
+    ("a decision about another approval", lambda: decided({"b": Decision("allow")}), "b"),
+    ("an unknown verdict", lambda: Decision("yes"), "must be one of 'allow', 'reject'"),  # type: ignore[arg-type]
     ("a fan-out of one text", lambda: fanned("hi"), "takes several prompts"),
-    ("a fan-out of nothing at once", lambda: fanned(["a"], concurrency=0), "concurrency of 1 or more"),
-    ("a fan-out with odd limits", lambda: fanned(["a"], limits=3), "`limits` takes Limits"),
+    ("a fan-out with a concurrency of 0", lambda: fanned(["a"], concurrency=0), "concurrency of 1 or more"),
+    ("a fan-out with invalid limits", lambda: fanned(["a"], limits=3), "`limits` takes Limits"),
     ("an output that is a number", lambda: made(output=3), "3"),
     (
         "a schema without a function",
@@ -189,41 +193,41 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ),
     ("an empty chain", lambda: Chain([]), "model"),
     ("blocks as text", lambda: Message("user", "hi"), "Use Message.user_text"),  # type: ignore[arg-type]
-    ("a role that is not there", lambda: Message("tool", (TextBlock("x"),)), "Unknown role"),  # type: ignore[arg-type]
+    ("an unknown role", lambda: Message("tool", (TextBlock("x"),)), "Unknown role"),  # type: ignore[arg-type]
     ("a transcript of texts", lambda: Transcript(["hi"]), "Message"),  # type: ignore[list-item]
-    ("a budget of thought below nothing", lambda: Reasoning(budget=-1), "at least 0"),
-    ("a limit of the answer of nothing", lambda: Settings(max_output_tokens=0), "at least 1"),
+    ("a negative reasoning budget", lambda: Reasoning(budget=-1), "at least 0"),
+    ("an output token limit of 0", lambda: Settings(max_output_tokens=0), "at least 1"),
     ("a choice of names as text", lambda: Choice("named", "pay"), "Put it into a tuple"),  # type: ignore[arg-type]
-    ("a schema that is no JSON", lambda: ToolSpec("a", schema="{"), "ToolSpec.schema"),
-    ("progress beyond all", in_context, "from 0 to 1"),
+    ("a schema that is not JSON", lambda: ToolSpec("a", schema="{"), "ToolSpec.schema"),
+    ("progress above 1", in_context, "from 0 to 1"),
     ("a model as bytes", lambda: Harness(b"openai:gpt-5"), "not bytes"),  # type: ignore[arg-type]
     ("a system prompt that is a number", lambda: made(system=5), "`system` takes a text"),
     ("a function for the system prompt that takes nothing", lambda: made(system=lambda: "Be brief."), "a PromptContext"),
     ("a store at another kind of address", lambda: made(store="mysql://user:pass@host/db"), "begins with 'mysql:/'"),
     ("a store at an address of SQLite", lambda: made(store="sqlite:///evener.db"), 'Give a path, as in store="evener.db"'),
     ("a store with a null character", lambda: made(store="a\0b"), "no path of a store file"),
-    ("a lease of nothing", lambda: SqliteStore("evener.db", lease=0), "`lease` is a number of seconds"),
-    ("an effort that no model has", lambda: made(effort="huge"), "must be one of 'off'"),
+    ("a lease of 0", lambda: SqliteStore("evener.db", lease=0), "`lease` is a number of seconds"),
+    ("an unknown effort of a harness", lambda: made(effort="huge"), "must be one of 'off'"),
     ("tools in a dict", lambda: made(tools={"pay": pay}), "`tools` takes a list"),
     ("interrupts that are generated, and wrong", lambda: made(interrupts=iter(["tols"])), "not the text 'tols'"),
     ("losses that are a number", lambda: made(refuse_losses=5), "takes a set of codes"),
     ("an output as the name of a type", lambda: made(output="Report"), "is no JSON Schema"),
     ("an agent without a name", lambda: Subagent(name="", harness=made(), description="Helps."), "needs a name"),
     ("an agent without a harness", lambda: Subagent(name="kid", harness="shop", description="x"), "takes the Harness"),  # type: ignore[arg-type]
-    ("steering with nothing", lambda: steered(" "), "nothing to steer"),
-    ("a preview for a number", lambda: compiled(5), "`model` takes a model string"),
+    ("steering with an empty prompt", lambda: steered(" "), "nothing to steer"),
+    ("a preview for a model that is a number", lambda: compiled(5), "`model` takes a model string"),
     ("a harness whose name is a number", lambda: find_harness(5), "takes module:attribute"),  # type: ignore[arg-type]
     ("progress that is a number", lambda: fanned(["a"], progress=5), "`progress` takes a function"),
-    ("a provider that cannot be asked", lambda: Harness(Mute(), store="memory"), "needs a `complete`"),  # type: ignore[arg-type]
+    ("a provider without complete", lambda: Harness(Mute(), store="memory"), "needs a `complete`"),  # type: ignore[arg-type]
     ("a line of a script that is a call", lambda: scripted(ToolCall.of("a", "pay", {})), "calls(ToolCall.of(...))"),
-    ("a tool made of a tool", lambda: tool(pay, name="refund"), "is a tool already"),
+    ("a tool made from a tool", lambda: tool(pay, name="refund"), "is a tool already"),
     ("a description that is a number", lambda: tool(pay.function, description=5), "must be a str"),  # type: ignore[call-overload]
-    ("a timeout in words", lambda: tool(pay.function, timeout="5"), "`timeout` of the tool 'pay'"),  # type: ignore[call-overload]
+    ("a timeout that is a word", lambda: tool(pay.function, timeout="5"), "`timeout` of the tool 'pay'"),  # type: ignore[call-overload]
     ("half a retry", lambda: tool(pay.function, retries=1.5), "must be a whole number"),  # type: ignore[call-overload]
-    ("an approval in words", lambda: tool(pay.function, approval="no"), "must be bool"),  # type: ignore[call-overload]
+    ("an approval that is a word", lambda: tool(pay.function, approval="no"), "must be bool"),  # type: ignore[call-overload]
     ("metadata of a tool as a list", lambda: tool(pay.function, metadata=[1]), "takes a mapping"),  # type: ignore[call-overload]
     ("a verify with other arguments", lambda: tool(pay.function, verify=lambda item: item), "the same arguments"),
-    ("keys that are no texts", mapped, "Use a list of pairs"),
+    ("keys that are not texts", mapped, "Use a list of pairs"),
     ("a model whose name is a number", lambda: open_model(5), "`name` takes a text"),  # type: ignore[arg-type]
     ("a key that is a number", lambda: opened(key=5), "`key` takes a text"),
     ("a base_url without a scheme", lambda: opened(base_url="localhost:8000"), "must begin with http://"),
@@ -231,7 +235,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("deadlines as a number", lambda: opened(deadlines=30), "`deadlines` takes Deadlines(...)"),
     ("a rate as a number", lambda: opened(rate=60), "`rate` takes Rate(...)"),
     ("credentials as text", lambda: opened(auth="Bearer k"), "`auth` takes a function"),
-    ("an encoding that is not there", lambda: opened(encoding="yaml"), "`encoding` must be one of 'native'"),
+    ("an unknown encoding", lambda: opened(encoding="yaml"), "`encoding` must be one of 'native'"),
 ]
 
 

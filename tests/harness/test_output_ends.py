@@ -112,7 +112,7 @@ def test_no_tool_and_no_agent_takes_its_name(output: type | None) -> None:
 
     agent = Subagent(name="final_result", harness=Harness(ScriptedModel([]), store="memory"), description="d")
     for more in ({"tools": [final_result]}, {"agents": [agent]}):
-        with pytest.raises(UsageError, match="'final_result': calls of that name are structured answers"):
+        with pytest.raises(UsageError, match="'final_result' is reserved for structured answers"):
             Harness(ScriptedModel([]), store="memory", output=output, **more)
 
 

@@ -173,7 +173,7 @@ def test_s2_81_they_are_written_and_read() -> None:
         ({"effort": "huge"}, "effort must be one of"),
         ({"stop": "END"}, "must be a collection"),
         ({"max_output_tokens": 0}, "at least 1"),
-        ({"extra": (Extra("gemini", "{}", (("x-key", "s"),)),)}, "Put headers on with open_model"),
+        ({"extra": (Extra("gemini", "{}", (("x-key", "s"),)),)}, "Set headers with open_model"),
         ({"parallel": 1}, "must be bool or None"),
     ],
 )
@@ -184,7 +184,7 @@ def test_a_wrong_setting_is_refused_when_it_is_made(given: dict[str, object], sa
 
 def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
     harness = Harness(ScriptedModel([]), tools=[look], store="memory")
-    with pytest.raises(UsageError, match="names the tool 'loook', and the tools are: look"):
+    with pytest.raises(UsageError, match="names the tool 'loook', but the tools are: look"):
         harness.run_sync("go", settings=ModelSettings(tool_choice="loook"))
 
 

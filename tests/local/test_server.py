@@ -365,7 +365,7 @@ def test_one_who_waits_too_long_gives_up_alone(weights: Path) -> None:
 
     async def wait(server: LocalServer) -> ChildAddress:
         patient = asyncio.create_task(server.address(seconds=SECONDS))
-        with pytest.raises(TimedOut, match=r"within 0\.01 seconds\. It goes on loading"):
+        with pytest.raises(TimedOut, match=r"within 0\.01 seconds\. It is still loading"):
             await server.address(seconds=0.01)
         hasty = asyncio.create_task(server.address(seconds=SECONDS))
         await asyncio.sleep(0)

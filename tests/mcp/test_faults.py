@@ -58,7 +58,7 @@ def test_a_write_is_not_repeated_when_the_server_dies_in_it(tmp_path: Path) -> N
         keep = by_name(servers.load_sync())["keep"]
         failed = use(keep)
         assert not failed.ok
-        assert "ended the connection before it answered. Its last words: I cannot go on" in failed.text
+        assert "ended the connection before it answered. Its last output: I cannot go on" in failed.text
         assert (use(keep)).ok  # the next call connects again
     assert (len(lines(tmp_path, "starts")), lines(tmp_path, "calls")) == (2, ["keep", "keep"])
 
@@ -104,7 +104,7 @@ def test_a_server_that_ends_at_once_is_quoted(tmp_path: Path) -> None:
     with McpServers([bad("dead", tmp_path)]) as servers:
         assert servers.load_sync() == ()
         (problem,) = servers.problems
-    assert problem.endswith("Its last words: no licence")
+    assert problem.endswith("Its last output: no licence")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_no_authorisation_can_be_given(url: str) -> None:
     with pytest.raises(UsageError) as told:
         hosted.remote_mcp(url, name="docs", tools=["look_up"])
     assert "secret" not in str(told.value)
-    with pytest.raises(UsageError, match="could carry authorisation"):
+    with pytest.raises(UsageError, match="could contain credentials"):
         Harness(ScriptedModel([]), tools=[HostedTool("openai_responses", '{"type":"mcp","authorization":"x"}')], store="memory")
     with pytest.raises(UsageError, match="options of the hosted tool"):
         Harness(ScriptedModel([]), tools=[HostedTool("", '{"authorization":"x"}', "remote_mcp")], store="memory")

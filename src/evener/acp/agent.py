@@ -142,7 +142,9 @@ class AcpAgent:
         own = EditorTools(ask, lambda update: self._update(id, update), cwd=cwd).offered(self._offers)
         if could_leak(harness.tools, own):
             own = []
-            servers.problems.append("The editor's files are no tools here: the agent could send them out without asking.")
+            servers.problems.append(
+                "The editor's files are not offered as tools: the agent could send them out without approval."
+            )
         tools = [one for one in (*own, *await servers.load()) if one.name not in harness.tools]
         harness = harness.with_tools(*tools) if tools else harness
         session = EditorSession(id, cwd, harness, harness.thread(id), servers, {})

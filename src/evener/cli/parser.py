@@ -129,18 +129,18 @@ JSON_OBJECT = _argument("--json", "print one JSON object", dest="as_json")
 YES = _argument("--yes", "do not ask for confirmation")
 REFUSE_LOSSES = _argument(
     "--refuse-losses CODES",
-    "fail instead of sending a request that loses one of these: loss codes, prefixes or kinds, as in reasoning.dropped,setting",
+    "fail if the request loses one of these: loss codes, prefixes or kinds, as in reasoning.dropped,setting",
     type=_parse_codes,
     default=(),
 )
-VERBOSE = _argument("--verbose", "also print losses that change nothing of what the model is told")
+VERBOSE = _argument("--verbose", "also print losses that do not change what the model is told")
 LIMITS_AND_OUTPUT = (
     _argument("--max-cost USD", "stop when this much was spent"),
     _argument("--max-turns N", "stop after N model requests", type=int),
     _argument("--max-seconds S", "stop after S seconds of work", type=float),
     _choice(
         "--approval",
-        "for calls that need approval: ask on the terminal, or stop where there is none (default); allow all; reject all",
+        "for calls that need approval: ask on the terminal, and stop if there is none (default); allow all; reject all",
         ("ask", "auto", "deny"),
         default="ask",
     ),
@@ -257,16 +257,16 @@ COMMANDS = (
     Command(
         "mcp",
         "commands.serve:serve_mcp",
-        "Serve tools and an agent over MCP. The tools are those of the harness; one more tool hands it a task. Without --http, "
-        "it speaks over standard input and output. What the policy asks about is refused, unless --approve is given. "
-        "`evener mcp login NAME` logs in at a server of others, with OAuth in the browser, and keeps the tokens in the key "
-        "file; `evener mcp logout NAME` revokes and removes them.",
+        "Serve tools and an agent over MCP. The tools are those of the harness; one more tool gives the agent a task. Without "
+        "--http, it speaks over standard input and output. Calls that need approval are refused, unless --approve is given. "
+        "`evener mcp login NAME` logs in to a remote server, with OAuth in the browser, and stores the tokens in the key file; "
+        "`evener mcp logout NAME` revokes and removes them.",
         _argument("action ACTION", "login or logout", nargs="?", default="", choices=("", "login", "logout")),
         _argument("server NAME", "with login and logout: the server, as in --mcp", nargs="?", default=""),
         *AGENT,
         _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp; 0: at a free port", type=_parse_port, default=None),
-        _argument("--approve", "allow calls that need approval: you trust the program that calls"),
-        _argument("--port N", "with login: where the browser comes back to; default: 33418", type=_parse_port, default=0),
+        _argument("--approve", "allow calls that need approval; use it only if you trust the calling program"),
+        _argument("--port N", "with login: the port of the redirect; default: 33418", type=_parse_port, default=0),
         _argument("--no-browser", "with login: only print the address"),
         options="ServeOptions",
     ),
@@ -300,13 +300,13 @@ COMMANDS = (
         "List and check Agent Skills. They are folders with a SKILL.md in .agents/skills or .claude/skills, of a project that "
         "you trust, or in your home folder.",
         commands=(
-            Command("list", "commands.skills:show", "List the skills that count here, and those that were left out."),
+            Command("list", "commands.skills:show", "List the skills that apply here, and those that were left out."),
             Command(
                 "validate",
                 "commands.skills:validate",
                 "Check skills strictly against the specification.",
                 _argument("folders FOLDER", "the folder of a skill", nargs="+"),
-                epilog="exit codes: 0 right, 1 something is wrong, 2 wrong usage",
+                epilog="exit codes: 0 valid, 1 a skill has a problem, 2 wrong usage",
             ),
         ),
     ),
@@ -336,9 +336,9 @@ COMMANDS = (
     Command(
         "context",
         "commands.stored.context:run",
-        "Show how full the window of a model is: tokens by kind of content, as a table and as a picture.",
+        "Show how full the context window of a model is. It prints tokens by kind of content, as a table and as a picture.",
         ID,
-        MODEL,
+        _argument("-m --model M", "another model; default: the one that was asked last"),
         _argument("--undo", "first undo the newest eviction or compaction"),
         _argument("--json", "print one JSON object", dest="as_json"),
         stored=True,
@@ -371,7 +371,7 @@ COMMANDS = (
     Command(
         "tag",
         "commands.stored.threads:tag",
-        "Add or remove tags of a thread. The tags that it has then are printed.",
+        "Add or remove tags of a thread. The resulting tags are printed.",
         ID,
         _argument("tags TAG", "a tag to add", nargs="*"),
         _argument("--remove TAG", "tags to remove", **SEVERAL),
@@ -401,12 +401,12 @@ COMMANDS = (
     Command(
         "view",
         "commands.view:run",
-        "Show the store in the browser. The page is served on this machine only, and its address is a key. It lists threads, "
-        "shows conversations, branches, requests and cost, and decides what waits.",
+        "Show the store in the browser. The page is served on this machine only, and its address contains a secret "
+        "token. It lists threads, shows conversations, branches, requests and cost, and lets you decide about calls that wait.",
         _argument("id ID", "the thread or branch to open; default: the list", nargs="?", default=""),
         _argument("--port N", "the port; default: a free one", type=_parse_port, default=0),
         _argument("--no-browser", "only print the address"),
-        _argument("-m --model M", "resume runs from the page, with this model"),
+        _argument("-m --model M", "let the page resume runs with this model"),
         SAME_TOOLS,
         SAME_HARNESS,
         STORE,
@@ -415,11 +415,11 @@ COMMANDS = (
     Command(
         "trace",
         "commands.stored.trace:run",
-        "Print the spans of a thread, or send them to a collector. They are a fold of the log, so past runs have them, too: of "
-        "the thread and of the agents inside its calls. What was said is left out unless --content is given.",
+        "Print the spans of a thread, or send them to a collector. They are computed from the log, so past runs "
+        "have them, too. Spans of subagents are included; the text of the conversation only with --content.",
         ID,
-        _argument("--otlp URL", "send them by OTLP over HTTP, to this collector"),
-        _argument("--content", "include what was said, redacted"),
+        _argument("--otlp URL", "send the spans to this collector, by OTLP over HTTP"),
+        _argument("--content", "include the text of the conversation, redacted"),
         _argument("--header NAME=VALUE ...", "with --otlp: a header for the collector", dest="headers"),
         stored=True,
     ),
@@ -429,13 +429,13 @@ COMMANDS = (
         "Write a thread with all its branches as JSON Lines. The output holds the whole conversation: keep it private.",
         ID,
         _argument("-o --output FILE", "a new file that only you can read; default: standard output", default="-"),
-        _argument("--html", "write one page to look at in a browser, with calls, costs and losses, instead"),
+        _argument("--html", "write one page for a browser instead, with calls, costs and losses"),
         stored=True,
     ),
     Command(
         "import",
         "commands.stored.store:import_thread",
-        "Read an exported thread into the store. All of it is checked first. The id of the thread is printed.",
+        "Read an exported thread into the store. The whole file is checked first. The id of the thread is printed.",
         _argument("file FILE", "the exported file; -: standard input"),
         STORE,
     ),
@@ -450,26 +450,33 @@ COMMANDS = (
     Command(
         "worker",
         "commands.worker:run",
-        "Perform the runs that other processes submit to a harness on a PostgreSQL store. After SIGTERM each run ends the step "
-        "that it is in, and other workers go on with it.",
+        "Perform the runs that other processes submit to a harness on a PostgreSQL store. After SIGTERM each run finishes its "
+        "current step, and other workers continue it.",
         _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
-        _argument("--engine NAME", "what hands out the work", choices=("postgres", "temporal"), default="postgres"),
-        _argument("--slots N", "how many runs at a time", type=int, default=8),
-        _argument("--silence SECONDS", "after how long a silent worker is replaced", type=float, default=10.0),
-        _argument("--temporal ADDRESS", "the Temporal server; default: as TEMPORAL_ADDRESS and temporal.toml say", default=""),
-        _argument("--until-idle", "end when there is nothing to do (engine postgres)"),
+        _argument(
+            "--engine NAME",
+            "postgres (default) or temporal: it distributes the runs",
+            choices=("postgres", "temporal"),
+            default="postgres",
+        ),
+        _argument("--slots N", "how many runs at a time; default: 8", type=int, default=8),
+        _argument(
+            "--silence SECONDS", "reassign the runs of a silent worker after this; default: 10", type=float, default=10.0
+        ),
+        _argument("--temporal ADDRESS", "the Temporal server; default: from TEMPORAL_ADDRESS or temporal.toml", default=""),
+        _argument("--until-idle", "exit when no run is due (engine postgres)"),
     ),
     Command(
         "schedule",
         "commands.schedule:run",
-        "Submit a prompt again and again, by the clock: workers of the harness perform it. Each time is a new thread. Without "
-        "a prompt: list the schedules.",
+        "Submit a prompt repeatedly, at fixed times. Workers of the harness perform it, each time in a new thread. Without a "
+        "prompt, list the schedules.",
         _argument("prompt PROMPT", "what to submit", nargs="?", default=""),
         _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
-        _argument("--name NAME", "what the schedule is called, and its threads begin with", default=""),
-        _argument("--every SECONDS", "the interval", type=float, default=0.0),
+        _argument("--name NAME", "the name of the schedule; the ids of its threads begin with it", default=""),
+        _argument("--every SECONDS", "the interval, in seconds", type=float, default=0.0),
         _argument("--cron FIELDS", "five fields as in '0 9 * * 1-5', in UTC", default=""),
-        _argument("--remove NAME", "forget a schedule", default=""),
+        _argument("--remove NAME", "remove the schedule with this name", default=""),
         JSON_LIST,
     ),
     Command(
@@ -501,11 +508,11 @@ COMMANDS = (
     Command(
         "models",
         "commands.models:run",
-        "List models, or providers with their capabilities and keys. Models of providers without a key are listed if a word "
-        "finds them.",
+        "List models, or providers with their capabilities and keys. Models of providers without a key are listed only "
+        "if you give a word.",
         _argument("words WORD", "only models whose name contains all these words", nargs="*"),
         _argument("--providers", "list the providers instead"),
-        _argument("--provider P", "only this provider, with its address and the models it knows"),
+        _argument("--provider P", "only this provider, with its address and its known models"),
         JSON_LIST,
     ),
     Command(
@@ -546,8 +553,8 @@ COMMANDS = (
         "doctor",
         "commands.doctor:run",
         "Check this installation and suggest fixes. It looks at versions, config files, keys and the local model, and connects "
-        "to the providers with a key. No key is sent. With a THREAD, check that conversation instead: what each wire would "
-        "repair or lose of it. Nothing is sent.",
+        "to the providers with a key. No key is sent. With a THREAD, check that conversation instead: print what each wire "
+        "would repair or lose. Then nothing is sent.",
         _argument("thread THREAD", "a thread or branch: its id, or the first characters of it", nargs="?", default=""),
         STORE,
         _argument("--offline", "do not use the network"),
@@ -575,7 +582,7 @@ COMMANDS = (
         "openai_responses, openai_chat, gemini; the name of a provider works, too.",
         _argument("--from WIRE", "the wire of the request", dest="source", required=True),
         _argument("--to WIRE", "the wire to translate to", dest="target", required=True),
-        _argument("--model M", "the model to name in the request; default: the name stays"),
+        _argument("--model M", "the model name for the translated request; default: unchanged"),
         _argument("--rows FILE ...", "a TOML file with your own provider rows"),
         _argument("--json", "print the request and the losses as one object", dest="as_json"),
         REFUSE_LOSSES,

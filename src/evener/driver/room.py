@@ -350,9 +350,9 @@ class ContextKeeper:
         if model.name not in self._told:
             self._told.add(model.name)
             host.warn(
-                f"What is never taken out has about {round(floor):,} tokens, and conversations with {model.name} are shortened "
-                f"above {gate.gate:,}: that cannot help, so it is not tried before {gate.most:,}. Use fewer tools, a shorter "
-                "system prompt, fewer pinned messages, or a model with a larger window."
+                f"Content that is never taken out has about {round(floor):,} tokens, more than the {gate.gate:,} above which "
+                f"conversations with {model.name} are shortened. So nothing is taken out before {gate.most:,} tokens. Use "
+                "fewer tools, a shorter system prompt, fewer pinned messages, or a model with a larger window."
             )
         return False
 

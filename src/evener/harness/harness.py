@@ -153,7 +153,7 @@ def check_settings(settings: object, tools: Collection[str]) -> None:
     if missing is not None:
         known = ", ".join(tools) or "none"
         raise UsageError(
-            f"`tool_choice` names the tool {missing!r}, and the tools are: {known}. "
+            f"`tool_choice` names the tool {missing!r}, but the tools are: {known}. "
             'Name one of them, or say "auto", "required" or "none".'
         )
 
@@ -217,11 +217,11 @@ def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
     from evener.encodings.forms import FINAL_RESULT
 
     if FINAL_RESULT in tools:
-        raise UsageError(f"A tool is called {FINAL_RESULT!r}: calls of that name are structured answers. Rename the tool.")
+        raise UsageError(f"The tool name {FINAL_RESULT!r} is reserved for structured answers. Rename the tool.")
     for agent, heir in agents.items():
         wrong = next((name for name in heir.inherits if name not in tools or name in agents), None)
         if wrong is not None:
-            raise UsageError(f"The agent {agent!r} cannot inherit {wrong!r}: only tools of its harness, and no agents.")
+            raise UsageError(f"The agent {agent!r} cannot inherit {wrong!r}: name a tool, not an agent, of its harness.")
 
 
 def check_thread(id: object, *, branch: object, limits: object) -> None:
@@ -268,8 +268,8 @@ def _is_tool(one: object) -> bool:
     if isinstance(one, HostedTool):
         if one.wire:
             raise UsageError(
-                "A harness takes tools that a provider runs only in neutral words, as in hosted.web_search(): a declaration of "
-                "your own could carry authorisation. Use evener.toolset.hosted, or ask a model by itself with `Model.ask`."
+                "A harness takes tools that a provider runs only from evener.toolset.hosted, as in hosted.web_search(): your "
+                "own declaration could contain credentials. Use that, or ask a model without a harness: `Model.ask`."
             )
         return True
     return isinstance(one, Tool) or callable(one)

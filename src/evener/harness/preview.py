@@ -102,7 +102,7 @@ async def compile_request(
     if not isinstance(model, Model):
         raise UsageError(f"{model.name} is a {type(model).__name__}: there is no request to show. Name a model of a provider.")
     if prompt is not None and agent.hooks:
-        notes.append("Hooks are told of a prompt when it is run, and may add to it.")
+        notes.append("Hooks see the prompt only when it is run, and may add to it.")
     resting = replace(state, transcript=state.view)
     rest = agent.bearings.before(resting, model.name, model.origin) if agent.bearings else None
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
@@ -121,7 +121,7 @@ def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
     if rest is None:
         return ask
     if rest.state.id:
-        notes.append(f"The provider holds what came before ({rest.state.mode} {rest.state.id}): only what is new is sent.")
+        notes.append(f"The provider stores the earlier messages ({rest.state.mode} {rest.state.id}): only new ones are sent.")
     elif rest.state.mode == "conversation":
         notes.append("The provider would be asked for a new conversation first; its id is not known before.")
     return replace(ask, state=rest.state)
@@ -154,7 +154,7 @@ def _begin(state: RunState, prompt: Said | None, opener: Opener, notes: list[str
         return fold(opener.resumed(state), state)
     if not len(state.transcript):
         raise UsageError("There is nothing to send yet: the thread is empty. Give a prompt.")
-    notes.append("The last run came to its end: nothing is sent until there is a prompt. This is what is there so far.")
+    notes.append("The last run came to its end: nothing is sent until there is a prompt. This is the conversation so far.")
     return fold(opener.looked_at(state), state)
 
 

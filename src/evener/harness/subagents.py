@@ -57,7 +57,7 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         tell("after_subagent_run", name, result)
         meta = msgspec.json.encode({"thread": result.thread, "stop": result.stop}).decode()
         said = result.output_text or result.text
-        text = said if result.ok else f"The agent stopped ({result.stop}). {result.detail} Its last words: {said}"
+        text = said if result.ok else f"The agent stopped ({result.stop}). {result.detail} Its last answer: {said}"
         return Envelope(result.ok, text, meta, outcome="done" if result.ok else "failed")  # type: ignore[arg-type] # takes a str
 
     return tool(ask_agent, name=name, description=description, effect="idempotent", timeout=None)

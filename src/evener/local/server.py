@@ -40,7 +40,7 @@ class LocalServer:
                 return await asyncio.wrap_future(keeper.started)
         except TimeoutError:
             raise TimedOut(
-                f"Local model {self.weights.name!r} was not ready within {seconds:g} seconds. It goes on loading: "
+                f"Local model {self.weights.name!r} was not ready within {seconds:g} seconds. It is still loading: "
                 "try again, or give the request more time (Deadlines.total)."
             ) from None
 

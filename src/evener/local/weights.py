@@ -80,7 +80,7 @@ def locate_weights(model: str) -> Weights:
     if path.suffix.lower() != ".gguf" and len(path.parts) < 2:
         raise UsageError(
             f"There is no local model {model!r}. Known are {', '.join(map(repr, BUNDLES))}; "
-            "a GGUF file of yours is named by its path, as in 'local:models/name.gguf'."
+            "name your own GGUF file by its path, as in 'local:models/name.gguf'."
         )
     return Weights(path.name, path.absolute())
 

@@ -297,7 +297,7 @@ class McpConnection:
     def _last_words(self) -> str:
         """Return the last lines of the server's error output, for a message."""
         lines = "".join(self._tail).strip().splitlines()[-3:]
-        return scrub(f" Its last words: {' / '.join(lines)}", known_secrets()) if lines else ""
+        return scrub(f" Its last output: {' / '.join(lines)}", known_secrets()) if lines else ""
 
 
 def _first_problem(error: Exception) -> str:

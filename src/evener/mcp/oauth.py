@@ -228,7 +228,7 @@ async def listen_for_redirect(show: Callable[[str], None], url: str, *, port: in
         server = await asyncio.start_server(serve, "127.0.0.1", port, limit=MOST_REQUEST)
     except OSError as error:
         raise UsageError(
-            f"Port {port} of this machine, where the browser comes back to, is not free ({error.strerror}). End the program "
+            f"Port {port} of this machine, which the browser is redirected to, is not free ({error.strerror}). End the program "
             "that uses it, or choose another port with --port."
         ) from None
     async with server:

@@ -65,8 +65,8 @@ def check_media(block: ImageBlock | DocumentBlock, content: bytes, said: str, *,
         wanted = wanted or "a document"
     if not is_right:
         raise WireError(
-            f"{place} is not {wanted}: the server says {said or 'nothing of its type'}, and it begins like {found or 'none'}."
-            " Nothing of it was sent. Give the address of the file itself."
+            f"{place} is not {wanted}: the server says {said or 'no type'}, and it begins like {found or 'no known type'}. "
+            "It was not sent. Give the address of the file itself."
         )
 
 

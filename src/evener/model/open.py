@@ -73,7 +73,7 @@ def open_model(
             raise UsageError("base_url must begin with http:// or https://, as in http://127.0.0.1:8000/v1.")
         if "?" in base_url or "#" in base_url:
             raise UsageError(
-                "base_url has a query or a fragment, but paths are added to its end. Leave it out; a query goes on with `auth`."
+                "base_url has a query or a fragment, but paths are added to its end. Leave it out; add a query with `auth`."
             )
         facts = replace(facts, provider=replace(facts.provider, base_url=base_url.rstrip("/"), url_env=()))
     auth, account = _auth(facts, environ, key=given, auth=auth, elsewhere=bool(base_url))

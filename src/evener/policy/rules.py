@@ -147,7 +147,7 @@ class Policy(msgspec.Struct, frozen=True):
         names = [self.named(number) for number in range(len(self.rules))]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise UsageError(f"Two rules are called {twice!r}: a decision could not say which one made it. Rename one.")
+            raise UsageError(f"Two rules are called {twice!r}: a decision must name one rule. Rename one of them.")
 
     def named(self, number: int) -> str:
         """Return the name of a rule by its place, counted from 0: its own, or `rule 3`."""

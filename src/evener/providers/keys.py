@@ -235,7 +235,7 @@ def _check_owner(what: str, path: Path, found: os.stat_result) -> None:
 
 
 def _symbolic_link(path: Path) -> UsageError:
-    return UsageError(f"{path} is a symbolic link, and keys are not kept behind one. Replace it by what it points to.")
+    return UsageError(f"{path} is a symbolic link, but keys must be in a regular file. Replace it by the file it points to.")
 
 
 def _not_writable(folder: Path, error: OSError) -> UsageError:

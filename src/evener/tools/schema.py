@@ -629,5 +629,5 @@ def _show(kind: object) -> str:
 def _no_form(kind: object, where: str) -> UsageError:
     return UsageError(
         f"{where}: {_show(kind)} has no JSON form. Use builtin types, Literal, Enum, dataclasses, TypedDict, NamedTuple, "
-        "msgspec.Struct or Pydantic models; what is not an argument of the model belongs into ToolContext.deps."
+        "msgspec.Struct or Pydantic models; put values that the model does not supply into ToolContext.deps."
     )

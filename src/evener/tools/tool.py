@@ -120,7 +120,7 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"The timeout of {self.name!r} must be above 0 seconds, or None for none; not {self.timeout}.")
         if self.retries is None or self.output_limit is None or self.retries < 0 or self.output_limit < 1:
-            raise UsageError(f"The retries of {self.name!r} start at 0, its output_limit at 1.")
+            raise UsageError(f"The retries of {self.name!r} must be at least 0, and its output_limit at least 1.")
         if not isinstance(self.metadata, Mapping):
             raise UsageError(
                 f"`metadata` of the tool {self.name!r} takes a mapping of your own; not {type(self.metadata).__name__}."
@@ -229,7 +229,7 @@ def tool(
     def make(function: Function) -> FunctionTool:
         if isinstance(function, Tool):
             raise UsageError(
-                f"{function.name!r} is a tool already. For another of its function write tool({function.name}.function, ...)."
+                f"{function.name!r} is a tool already. For another of its function, use tool({function.name}.function, ...)."
             )
         if not callable(function):
             raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")

@@ -407,7 +407,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             if one.headers:
                 raise BadValue(
                     "ModelSettings.extra has headers, and settings are written to the log of a run. "
-                    "Put headers on with open_model(..., auth=...)."
+                    "Set headers with open_model(..., auth=...)."
                 )
 
     @classmethod

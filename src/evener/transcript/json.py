@@ -144,7 +144,7 @@ def _check_header(body: bytes, kind: str) -> None:
             "Check that it is the right file."
         ) from None
     if header.evener != kind:
-        raise BadDocument(f"This is an Evener {short(header.evener)!r} document, not a {kind}. Load it as what it is.")
+        raise BadDocument(f"This is an Evener {short(header.evener)!r} document, not a {kind}. Load it as that kind.")
     if header.version > VERSION:
         raise BadDocument(
             f"This {kind} was written by a newer Evener: it has version {header.version}, and this one reads up to {VERSION}. "

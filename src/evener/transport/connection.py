@@ -99,7 +99,7 @@ def malformed(place: str) -> WireError:
 def _refuse_untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
     return ConnectFailed(
         f"The certificate of {place} is not trusted: {error.verify_message or 'it could not be verified'}. If this server is "
-        "yours, name its authority's certificate with `ca_file`; if not, something stands between you and the provider."
+        "yours, name its authority's certificate with `ca_file`; if not, the connection may be intercepted."
     )
 
 

@@ -413,7 +413,7 @@ def _check_framing(request: Request) -> None:
     length = str(len(request.body))
     for name, value in request.headers:
         if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
-            raise BadValue(f"The request cannot be sent: its header {name!r} is not what its body is like. Leave it out.")
+            raise BadValue(f"The request cannot be sent: its header {name!r} contradicts its body. Leave the header out.")
 
 
 @lru_cache(64)

@@ -315,7 +315,7 @@ def read_ag_ui(body: Mapping[str, object]) -> PageRequest:
     last = messages[-1] if messages else {}
     prompt = tuple(_read_content(last.get("content"))) if not answers and last.get("role") == "user" else ()
     if not answers and not prompt:
-        raise UsageError("There is nothing to do: the last message is no user's or empty, and `resume` answers nothing.")
+        raise UsageError("There is nothing to do: the last message is empty or not the user's, and `resume` has no answers.")
     return PageRequest(thread=thread, run=run, prompt=prompt, answers=answers, shown=tuple(messages), unused=unused)
 
 

@@ -256,7 +256,7 @@ def read_chat(body: Mapping[str, object]) -> PageRequest:
         return PageRequest(thread=thread, prompt=prompt, again=body.get("trigger") == "regenerate-message")
     answers = dict(one for part in parts for one in _read_answer(part))
     if not answers:
-        raise UsageError("There is nothing to do: the last message is no user's, and answers no approval.")
+        raise UsageError("There is nothing to do: the last message is not the user's, and decides no approval.")
     return PageRequest(thread=thread, answers=answers)
 
 

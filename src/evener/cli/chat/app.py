@@ -14,7 +14,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from evener import streaming as st
 from evener.cli.activity import PERIOD
-from evener.cli.chat.commands import COMMANDS, command_of, model_names, perform, waits
+from evener.cli.chat.commands import COMMANDS, EDITOR_KEYS, command_of, model_names, perform, waits
 from evener.cli.chat.draft import Draft, as_image, attach
 from evener.cli.chat.history import History
 from evener.cli.chat.keys import Offers, bind_keys
@@ -34,6 +34,8 @@ LEFT, INTERRUPTED = 0, 130
 
 class App:
     """One chat on one terminal. While it runs, anything else that the process prints is captured."""
+
+    keys = EDITOR_KEYS
 
     def __init__(self, session: Session, terminal: TextIO, *, history: History, colour: bool, vi: bool) -> None:
         self.session = session
@@ -59,7 +61,7 @@ class App:
         self._overheard.told = lambda: loop.call_soon_threadsafe(self._app.invalidate)
         for name in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(name, self._finish, INTERRUPTED)
-        self.tell(f"{self.session.model} \u00b7 /help for commands, Ctrl-D to exit.")
+        self.tell(self.session.greeting)
         self.tell(*await self.session.recap())
         self._overheard.begin()
         try:
@@ -81,8 +83,7 @@ class App:
         self._answer.close()
         self._overheard.told = lambda: None
         self._quote(self._overheard.close())
-        if again := self.session.again:
-            self.tell(f"Continue with: {again}")
+        self.tell(*self.session.farewell)
         self._screen.leave()
 
     # For commands, runs and approvals.

@@ -22,24 +22,27 @@ MCP_PROMPT = "/mcp__"
 SHELL = "!"
 SHELL_SECONDS = 120.0
 
-KEYS = (
+ATTACHING = (("@file", "attach a text file or an image"), ("$name, /skill:name", "attach a skill"))
+EDITOR_KEYS = (
     ("Enter", "send; while the model is busy, steer it"),
     ("Alt-Enter, Ctrl-J, or \\ Enter", "insert a new line"),
     ("Esc", "interrupt the answer"),
     ("Tab", "complete a command, a model, or @file"),
     ("Up, Down, Ctrl-R", "walk through the history; search it"),
-    ("@file", "attach a text file or an image"),
-    ("$name, /skill:name", "attach a skill"),
+    *ATTACHING,
     ("Ctrl-O", "show the calls of the last run in full"),
     ("Ctrl-C", "clear the line; twice: exit"),
     ("Ctrl-D", "exit"),
 )
+LINE_KEYS = (("\\ Enter", "insert a new line"), *ATTACHING, ("Ctrl-C, Ctrl-D", "exit"))
+"""On a dumb terminal, which has no line editor."""
 
 
 class CommandTarget(Protocol):
-    """The front of a chat, as commands use it."""
+    """The front of a chat, as commands use it. `keys` are what /help says of its keys."""
 
     session: Session
+    keys: Sequence[tuple[str, str]]
 
     def tell(self, *lines: str, important: bool = False) -> None:
         """Show lines."""
@@ -107,8 +110,8 @@ def model_names() -> list[str]:
 
 async def _help(front: CommandTarget, _words: str) -> None:
     commands = [(f"{one.name} {one.words}".strip(), one.help) for one in COMMANDS.values()]
-    width = max(len(name) for name, _ in (*commands, *KEYS))
-    front.tell(*(f"{name.ljust(width)}  {text}" for name, text in (*commands, *KEYS)))
+    width = max(len(name) for name, _ in (*commands, *front.keys))
+    front.tell(*(f"{name.ljust(width)}  {text}" for name, text in (*commands, *front.keys)))
 
 
 async def _model(front: CommandTarget, words: str) -> None:
@@ -173,7 +176,7 @@ async def _mcp(front: CommandTarget, words: str) -> None:
         await front.say(await fetch_resource(outside.servers, rest.strip()))
     elif action == "accept":
         outside.servers.accept(rest.strip())
-        front.tell(f"The tools of {rest.strip()} are taken as they are now. The next chat does not ask about them again.")
+        front.tell(f"The tools of {rest.strip()} are accepted as they are now. The next chat does not ask about them again.")
     else:
         raise UsageError(f"/mcp takes nothing, `read SERVER URI`, or `accept SERVER`; not {words!r}.")
 
@@ -268,9 +271,9 @@ COMMANDS: dict[str, SlashCommand] = {
         SlashCommand("/mcp", "read|accept", "list MCP servers, their prompts and resources; send a resource", _mcp),
         SlashCommand("/usage", "", "show tokens, cache, cost and context", _usage, quiet=True),
         SlashCommand("/context", "undo", "show how full the window is, or undo the last compaction", _context),
-        SlashCommand("/compact", "FOCUS", "let a summary stand for the older messages", _compact),
+        SlashCommand("/compact", "FOCUS", "replace older messages in requests with a summary", _compact),
         SlashCommand("/undo", "", "undo the last exchange", _undo),
-        SlashCommand("/restore", "N", "bring back the files that the last run changed, or the last N", _restore),
+        SlashCommand("/restore", "N", "restore the files that the last run, or the last N, changed", _restore),
         SlashCommand(SHELL, "COMMAND", "run a command in the sandbox; the model does not see it", _shell),
         SlashCommand("/fork", "N", "continue on a new branch, without the last N exchanges", _fork),
         SlashCommand("/tree", "", "draw the branches of this conversation", _tree, quiet=True),

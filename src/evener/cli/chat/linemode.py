@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from evener import streaming as st
 from evener.cli.activity import Activity
 from evener.cli.approvals import choose_by_line
-from evener.cli.chat.commands import command_of, perform
+from evener.cli.chat.commands import LINE_KEYS, command_of, perform
 from evener.cli.chat.draft import Draft, attach
 from evener.cli.chat.runs import ChatRuns
 from evener.cli.chat.session import Session
@@ -24,6 +24,8 @@ UNASKED = {"no": "rejected", "unknown": "it is not run again, and the model is t
 class LineChat:
     """Reads lines and prints text. A backslash at the end of a line joins the next one to it."""
 
+    keys = LINE_KEYS
+
     def __init__(self, session: Session) -> None:
         self.session = session
         self._turns = ChatRuns(session, self)
@@ -33,7 +35,16 @@ class LineChat:
         self._failed = False
 
     async def run(self) -> int:
-        """Chat until standard input ends; return 1 if a message failed."""
+        """Chat until standard input ends; return 1 if a message failed. On a (dumb) terminal, greet and say how to continue."""
+        if not sys.stdin.isatty():
+            return await self._chat()
+        self.tell(self.session.greeting)
+        try:
+            return await self._chat()
+        finally:
+            self.tell("", *self.session.farewell)  # the cursor is behind the prompt
+
+    async def _chat(self) -> int:
         self.tell(*await self.session.recap())
         while not self._over and (line := await self._lines.next(PROMPT)) is not None:
             text = line

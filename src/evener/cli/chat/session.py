@@ -202,6 +202,16 @@ class Session:
         model = ("-m", self.model) if self._chosen else ()
         return shlex.join(["evener", "chat", *self._again, *model, "-r", here])
 
+    @property
+    def greeting(self) -> str:
+        """The first line of a chat on a terminal."""
+        return f"{self.model} \u00b7 /help for commands, Ctrl-D to exit."
+
+    @property
+    def farewell(self) -> tuple[str, ...]:
+        """The last lines of a chat on a terminal."""
+        return (f"Continue with: {self.again}",) if self.again else ()
+
     # Runs.
 
     async def prompt(self, blocks: Sequence[Block]) -> RunStream:

@@ -38,21 +38,21 @@ def around(connection: "sqlite3.Connection", numbers: Collection[int] | None) ->
         "SELECT h.thread, h.log FROM heads h LEFT JOIN logs l ON l.log = h.log WHERE l.thread IS NULL OR l.thread <> h.thread"
     )
     for thread, head in heads if numbers is None else ():
-        yield Finding(thread, 0, f"The thread stands on {head!r}, which is not one of its logs.")
+        yield Finding(thread, 0, f"The head of the thread is {head!r}, which is not one of its logs.")
     settled = connection.execute(
         "SELECT l.number, l.log, i.number FROM inbox i JOIN logs l ON l.number = i.log"
         " WHERE i.settled < 0 OR i.settled > l.length OR i.settled <> CAST(i.settled AS INTEGER)"
     )
     for number, log, note in settled:
         if numbers is None or number in numbers:
-            yield Finding(log, 0, f"Note {note} is said to be settled by an event that is not there.")
+            yield Finding(log, 0, f"Note {note} is marked as settled by an event that does not exist.")
     gone = connection.execute(
         "SELECT l.number, l.log, min(e.seq) FROM logs l JOIN events e ON e.log = l.number"
         " WHERE l.erased IS NOT NULL AND e.erased IS NULL GROUP BY l.number, l.log"
     )
     for number, log, seq in gone:
         if numbers is None or number in numbers:
-            yield Finding(log, seq, "The log is said to be erased, and this event is not.")
+            yield Finding(log, seq, "The log is marked as erased, but this event is not erased.")
 
 
 def labels(connection: "sqlite3.Connection", threads: Collection[str], guard: Redaction) -> Iterator[Finding]:
@@ -265,9 +265,9 @@ def _file(connection: "sqlite3.Connection") -> Iterator[Finding]:
     """Yield what SQLite itself finds wrong with its file."""
     for (told,) in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})"):
         if told != "ok":
-            yield Finding("", 0, f"SQLite finds its file damaged: {told}.")
+            yield Finding("", 0, f"SQLite reports that its file is damaged: {told}.")
     for table, *_ in connection.execute("PRAGMA foreign_key_check"):
-        yield Finding("", 0, f"A row of the table {table} belongs to a log that is not there.")
+        yield Finding("", 0, f"A row of the table {table} belongs to a log that does not exist.")
 
 
 def _absent(places: Iterable[LogPlace], witness: Witness) -> Iterator[Finding]:
@@ -317,13 +317,13 @@ def _event(place: LogPlace, row: VerifiedRow, before: bytes, check: LogVerifier)
     """Yield what is wrong with one event."""
     told = partial(Finding, place.log, row.seq)
     if row.payload is None:
-        yield told("What it said is gone, and it was not erased.")
+        yield told("Its content is missing, but it was not erased.")
         return
     try:
         if row.erased is None and digest_of(row.payload) != row.digest:
-            yield told("What it says is not what was written.")
+            yield told("Its content is not what was written.")
         if row.erased is not None and stone_of(row.digest, row.erased, row.payload) != row.stone:
-            yield told("It was erased, and what stands in its place is not what was put there.")
+            yield told("It was erased, but its tombstone has changed.")
         if link(before, row.digest, **_place_of(row)) != row.chain:
             yield told("Its place in the chain is not the one it was written at.")
         if row.version <= VERSION:

@@ -457,7 +457,7 @@ def _find_strays(connection: "sqlite3.Connection") -> Iterator[Finding]:
         query = f"SELECT count(*) FROM {table} t LEFT JOIN logs l ON l.number = t.log WHERE l.number IS NULL"
         (count,) = connection.execute(query).fetchone()
         if count:
-            yield Finding("", 0, f"{count} rows of the table {table} belong to a log that is not there.")
+            yield Finding("", 0, f"{count} rows of the table {table} belong to a log that does not exist.")
 
 
 def _forget_nothing(connection: "sqlite3.Connection", numbers: Iterable[int]) -> None:

@@ -131,12 +131,12 @@ def path_of(given: str | os.PathLike[str] | None) -> Path:
     text = os.fspath(given)
     if found := ADDRESS.match(text):  # of which no more is shown: it may hold a password
         raise UsageError(
-            f"An address that begins with {found[0]!r} is no path of a store file. Nothing was made. Give a path, as in "
+            f"An address that begins with {found[0]!r} is no path of a store file. Nothing was created. Give a path, as in "
             'store="evener.db", or the address of a PostgreSQL database, as in store="postgresql://user@host/database".'
         )
     if text in ("", ":memory:") or "\0" in text:
         raise UsageError(
-            f"{text!r} is no path of a store file. Nothing was made. For a store that ends with its process, say "
+            f"{text!r} is no path of a store file. Nothing was created. For a store that ends with its process, say "
             'store="memory" (MemoryStore() as an object); else give a path, or none for the file in the data folder.'
         )
     return Path(given)
@@ -181,8 +181,8 @@ def _refuse_other_kinds(path: Path) -> None:
         return  # not there, or not to be seen: opening it will tell
     if kind != stat.S_IFREG:
         raise StoreError(
-            f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. A store is a regular file, and so "
-            "is all that lies beside it under its name. Nothing was written. Give another path, or move that one away."
+            f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. The store and "
+            "the files beside it under its name must be regular files. Nothing was written. Give another path, or move that."
         )
 
 

@@ -172,6 +172,6 @@ def _empty_log(connection: "sqlite3.Connection", path: Path) -> None:
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise StoreBusy(
-            f"The store {path} is sealed with the new key, but what was sealed with the old one still lies in {path.name}-wal, "
-            "because another process reads the store as it was. Close the others, and do the same again."
+            f"The store {path} is sealed with the new key, but {path.name}-wal still has content sealed with the old "
+            "key, because another process reads an older version of the store. Close the others, and call rekey again."
         )

@@ -151,6 +151,6 @@ def _bound(record: CargoEvent, parent_hash: str) -> CargoEvent:
 def holds_a_secret(blob: Blob) -> StoreError:
     """Return the error for a blob that must not be stored as it is, and that events name as it is."""
     return StoreError(
-        f"The blob {blob.digest!r} holds a secret that this process uses, so nothing was taken in. Where the thread was "
+        f"The blob {blob.digest!r} holds a secret that this process uses, so nothing was imported. Where the thread was "
         "exported, erase the event that names it, and export the thread again."
     )
