@@ -49,7 +49,7 @@ def test_it_reads_a_small_part_of_the_thread(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "evener.db"
     run(built(tmp_path / "short.db", kind, 20))
     short = first_turn(tmp_path / "short.db", "t")  # what any first turn reads: our own files
-    most = short.moved + run(built(path, kind)) / 5
+    most = short.moved + run(built(path, kind)) / 3  # a seventh; twice that if the kept fold is an old one, and is renewed
     turn = first_turn(path, "t")
     assert turn.text == "Good."
     assert turn.moved < most

@@ -421,10 +421,10 @@ def test_the_plan_of_a_command_is_not_on_a_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
 def test_many_denied_files_are_kept_from_a_command(tmp_path: Path) -> None:
-    for number in range(1_500):
+    for number in range(500):  # the kernel takes a time for each mount that grows with those before it
         (tmp_path / f".env.{number}").write_text(SECRET)
     assert run(ShellTools(tmp_path), "cat .env.* 2>/dev/null; echo done").text == "done\n"
-    for number in range(1_500, 3_200):
+    for number in range(500, 3_200):
         (tmp_path / f".env.{number}").write_text(SECRET)
     assert "more than bubblewrap can keep" in run(ShellTools(tmp_path), "cat .env.*").text
 
