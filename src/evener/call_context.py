@@ -37,7 +37,6 @@ __all__ = [
     "current_site",
     "key_of",
     "kin_of",
-    "outer_policy",
     "waiting",
 ]
 
@@ -188,12 +187,6 @@ class Kin(msgspec.Struct, frozen=True):
 current_site: ContextVar[Site | None] = ContextVar("evener_site", default=None)
 current_policy: ContextVar[Policy | None] = ContextVar("evener_policy", default=None)
 """What binds the runs inside a call that belongs to no run: that of the harness whose tool another program called."""
-
-
-def outer_policy(site: Site | None) -> Policy | None:
-    """Return the policy that binds a run which begins here, beside its own."""
-    around, called = site.policy if site is not None else None, current_policy.get()
-    return around.under(called) if around is not None and called is not None else around or called
 
 
 # Names.

@@ -106,11 +106,13 @@ BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
 
 def cut_calls(wire: str, reason: str, call: Json) -> list[Reply]:
     """An answer of two calls, the last of which was cut off: streamed, and as one document."""
-    first = {"type": "function", "id": "c0", "function": {"name": "look", "arguments": ""}}
+    first: Json = {"type": "function", "id": "c0", "function": {"name": "look", "arguments": ""}}
     if wire == "openai_chat":
         streamed: list[Json] = [{"tool_calls": [{"index": index, **one}]} for index, one in enumerate((first, call))]
-        choices = [{"index": 0, "delta": delta} for delta in streamed] + [{"index": 0, "delta": {}, "finish_reason": reason}]
-        events = tuple({"id": "m1", "model": "m", "choices": [choice]} for choice in choices)
+        choices: list[Json] = [{"index": 0, "delta": delta} for delta in streamed] + [
+            {"index": 0, "delta": {}, "finish_reason": reason}
+        ]
+        events: tuple[Json, ...] = tuple({"id": "m1", "model": "m", "choices": [choice]} for choice in choices)
         whole: Json = {
             "id": "m1",
             "model": "m",
@@ -124,7 +126,9 @@ def cut_calls(wire: str, reason: str, call: Json) -> list[Reply]:
         item["type"] = "function_call" if "function" in call else "custom_tool_call"
         whole = {"id": "m1", "object": "response", "status": "incomplete", "output": [looked, item]}
         whole["incomplete_details"] = {"reason": why}
-        done = [{"type": "response.output_item.done", "output_index": n, "item": one} for n, one in enumerate(whole["output"])]
+        done: list[Json] = [
+            {"type": "response.output_item.done", "output_index": n, "item": one} for n, one in enumerate(whole["output"])
+        ]
         events = (*done, {"type": "response.incomplete", "response": whole})
     return [assemble(deltas(wire, events)), CODECS[wire].decode(json.dumps(whole).encode(), Quirks())]
 

@@ -362,3 +362,14 @@ def test_what_patterns_allow_is_not_forbidden_where_patterns_are_not_taken() -> 
         paths = [loss.path for loss in encoded_for("gemini", said("Go."), tools=tools).losses]
         assert any("patternProperties" in path for path in paths)
         assert any("additionalProperties" in path for path in paths)
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/a.png", "s3://bucket/a.png", "file:///srv/a.png", "FTP://example.com/a.png"])
+@pytest.mark.parametrize("wire", ["anthropic_messages", "openai_responses", "openai_chat"])
+def test_an_address_that_only_some_providers_can_follow_is_a_line_and_a_loss(wire: str, url: str) -> None:
+    for block in (ImageBlock(Remote(url), "image/png"), DocumentBlock(Remote(url), "application/pdf")):
+        told = json.dumps(body_of(wire, said("Look.", block)))
+        assert f"omitted: {block.media_type}, {url}]" in told
+        assert told.count(url) == 1
+        assert f"{block.kind}.degraded" in losses_of(wire, said("Look.", block))
+    assert url in json.dumps(body_of("gemini", said("Look.", ImageBlock(Remote(url), "image/png"))))

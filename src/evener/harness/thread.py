@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, TreeBudget
-from evener.call_context import DEEPEST, Home, Site, children_of, current_site, outer_policy
+from evener.call_context import DEEPEST, Home, Site, children_of, current_policy, current_site
 from evener.driver import Agent, Driver, finish_anyway
 from evener.driver.room import ContextKeeper, ContextReport
 from evener.errors import EvenerError, StoreError, UsageError
@@ -365,7 +365,7 @@ class Thread(Generic[Output]):
         """
         said = said_of(prompt)
         tables = tables_of(self._store)
-        bound = outer_policy(current_site.get())
+        bound = _outer_policy(current_site.get())
         if bound is not None and not (self._agent.policy or OPEN).covers(bound):
             raise UsageError(
                 f"The policy of the run around this call would not hold for a run of {self._path!r} in another process. "
@@ -729,7 +729,7 @@ class Thread(Generic[Output]):
         tree: TreeBudget | None = None,
     ) -> Driver:
         """Make the driver. A run inside a call belongs to the run of that call, and its budget lies within that one's."""
-        bound = outer_policy(site)
+        bound = _outer_policy(site)
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
         used = Spent() if fresh else fold(beginning, state).used
         place = st.Place(

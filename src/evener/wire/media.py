@@ -140,6 +140,12 @@ def url_of(source: Source, media_type: str) -> str | None:
             assert_never(source)
 
 
+def is_web(url: str) -> bool:
+    """True unless an address names another scheme than HTTP, such as `gs` or `file`: few endpoints can follow it."""
+    scheme, named, _ = url.partition("://")
+    return not named or scheme.lower() in ("http", "https")
+
+
 def read_url(url: str) -> tuple[Source, str]:
     """Return the media behind an address, and their type where the address states it."""
     found = DATA_URL.fullmatch(url)

@@ -29,7 +29,7 @@ from evener.transcript.blocks import (
 from evener.transcript.loss import OUTPUT, Loss, Owner, escape_step, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, RepairRules
-from evener.wire.media import IMAGES, is_image_taken, is_textual, normalize_media, plain_text
+from evener.wire.media import IMAGES, is_image_taken, is_textual, is_web, normalize_media, plain_text
 from evener.wire.prefix import (
     ERROR,
     OPERATOR,
@@ -582,7 +582,7 @@ def _source(out: ExchangeWriter, source: Source, media_type: str) -> Body | None
             whole = media_type and len(data) % 4 == 0 and BASE64.fullmatch(data)
             return {"type": "base64", "media_type": media_type, "data": data} if whole else None
         case Remote(url):
-            return {"type": "url", "url": url}
+            return {"type": "url", "url": url} if is_web(url) else None
         case Uploaded(file_id):
             if not out.quirks.uploads or not source.is_for(out.ask.target):
                 return None

@@ -26,6 +26,7 @@ from evener.wire.media import (
     is_base64,
     is_image_taken,
     is_textual,
+    is_web,
     normalize_media,
     plain_text,
     read_url,
@@ -150,6 +151,8 @@ def media_part(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBl
     if not isinstance(block, HostedBlock):
         block = normalize_media(out, block)
         if isinstance(block.source, Inline) and not is_base64(block.source.data):
+            return None
+        if isinstance(block.source, Remote) and not is_web(block.source.url):
             return None
     match block:
         case HostedBlock(raw):

@@ -30,7 +30,7 @@ from evener.transcript.loss import Loss, loss_of
 from evener.transcript.message import Message
 from evener.transcript.repair import Exchange, Repair, RepairRules
 from evener.transcript.transcript import Node, Transcript
-from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, normalize_media
+from evener.wire.media import IMAGES, check_detail, is_base64, is_image_taken, is_web, normalize_media
 from evener.wire.openai import TEMPERATURE, TOP_P, fit_key, refused_settings, write_output_shape, write_parallel
 from evener.wire.prefix import (
     ERROR,
@@ -773,7 +773,7 @@ def _write_source(out: ExchangeWriter, source: Source, media_type: str, *, url: 
         case Inline(text):
             return {data: f"data:{media_type};base64,{text}"}
         case Remote(address):
-            return {url: address}
+            return {url: address} if is_web(address) else None
         case Uploaded(file_id):
             return {"file_id": file_id} if source.is_for(out.ask.target) else None
         case Stored():
