@@ -290,12 +290,12 @@ def test_roles_have_the_least_rights() -> None:
         schema = new_schema()
         owner = PostgresStore(address, schema=schema)
         await owner.logs()
-        for role in ("works", "looks"):
+        for role in ('"Shop-Works"', "looks"):
             execute(f"DROP ROLE IF EXISTS {role}")
             execute(f"CREATE ROLE {role} LOGIN")
-        for statement in grants(schema, worker="works", reader="looks"):
+        for statement in grants(schema, worker="Shop-Works", reader="looks"):
             execute(statement)
-        worker = PostgresStore(address.replace("postgres@", "works@"), schema=schema)
+        worker = PostgresStore(address.replace("postgres@", "Shop-Works@"), schema=schema)
         reader = PostgresStore(address.replace("postgres@", "looks@"), schema=schema)
         log = await worker.create("a", opened("a"), holder="me")
         await log.append(said("one"))
@@ -307,7 +307,7 @@ def test_roles_have_the_least_rights() -> None:
                 await call
         import psycopg
 
-        with psycopg.connect(address.replace("postgres@", "works@"), options=f"-c search_path={schema}") as connection:
+        with psycopg.connect(address.replace("postgres@", "Shop-Works@"), options=f"-c search_path={schema}") as connection:
             for statement in ("UPDATE events SET chain = 'x'", "DELETE FROM events", "DROP TABLE events", "DELETE FROM logs"):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement.encode())
@@ -315,7 +315,7 @@ def test_roles_have_the_least_rights() -> None:
         assert await worker.erase("a") == 2
         for store in (owner, worker, reader):
             await store.aclose()
-        for statement in (f"DROP SCHEMA {schema} CASCADE", "DROP ROLE works", "DROP ROLE looks"):
+        for statement in (f"DROP SCHEMA {schema} CASCADE", 'DROP ROLE "Shop-Works"', "DROP ROLE looks"):
             execute(statement)
 
     run(scenario(postgres().address))

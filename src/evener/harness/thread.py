@@ -41,7 +41,7 @@ from evener.loop.state import Pending, RunState, Spent, fold
 from evener.model.media import Media
 from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
-from evener.policy.rules import OPEN
+from evener.policy.rules import OPEN, Policy
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
 from evener.store.cluster import Clustered
 from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
@@ -214,6 +214,12 @@ def _find_finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
             return next((result for result in results if result.call == pending.call.id), None)
         case _:
             return None
+
+
+def _outer_policy(site: Site | None) -> Policy | None:
+    """Return the policy that binds a run which begins here, beside its own."""
+    around, called = site.policy if site is not None else None, current_policy.get()
+    return around.under(called) if around is not None and called is not None else around or called
 
 
 def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) -> None:

@@ -149,12 +149,17 @@ def _version(connection: "psycopg.Connection", schema: str, newest: int) -> int:
     return version
 
 
+def _quote(role: str) -> str:
+    """Return the name of a role, whatever it is, as it stands in a statement."""
+    return '"' + role.replace('"', '""') + '"'
+
+
 def grants(schema: str, *, worker: str, reader: str) -> tuple[str, ...]:
     """Return the statements that give two roles the least they need, once the owner has made the tables.
 
     The worker appends and can change nothing of an event but what erasing changes; the reader only looks.
     """
-    name, works, reads = (f'"{check_schema(one)}"' for one in (schema, worker, reader))
+    name, works, reads = f'"{check_schema(schema)}"', _quote(worker), _quote(reader)
     return (
         f"GRANT USAGE ON SCHEMA {name} TO {works}, {reads}",
         f"GRANT SELECT ON ALL TABLES IN SCHEMA {name} TO {works}, {reads}",
