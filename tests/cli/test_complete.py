@@ -193,7 +193,7 @@ WRONG = {
     "no region": (("-m", "claude-aws:claude-opus-4-5", "Hi"), 3, b"AWS_REGION"),
     "an unknown effort": (("anthropic:x", "Hi", "--effort", "huge"), 2, b"invalid choice"),
     "no schema": (("anthropic:x", "Hi", "--schema", "none.json"), 2, b"Cannot read none.json"),
-    "a schema that is none": (("anthropic:x", "Hi", "--schema", "{nonsense"), 2, b"The schema cannot be used"),
+    "a schema that is none": (("anthropic:x", "Hi", "--schema", "{nonsense"), 2, b"Give a JSON Schema, or the path"),
     "no picture": (("anthropic:x", "Hi", "--image", "none.png"), 2, b"Cannot read none.png"),
     "a timeout of nothing": (("anthropic:x", "Hi", "--timeout", "0"), 2, b"above 0"),
     "a negative limit": (("anthropic:x", "Hi", "--max-tokens", "-1"), 2, b"max_output_tokens"),

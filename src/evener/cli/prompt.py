@@ -123,4 +123,5 @@ def output_schema(given: str) -> OutputSchema | None:
     try:
         return OutputSchema(text.strip())
     except UsageError as error:
-        raise UsageError(f"The schema cannot be used. {error}") from None
+        why = str(error.__context__ or error).rstrip(".")
+        raise UsageError(f"The schema cannot be used: {why}. Give a JSON Schema, or the path of a file with one.") from None

@@ -52,9 +52,7 @@ def open_store(given: str, *, make: bool = False) -> "KeptStore":
         return PostgresStore(given)
     path = path_of(given)
     if not make and not path.exists():
-        raise UsageError(
-            f"There is no store at {path} yet. `evener run` and `evener chat` create it; use --store to name another one."
-        )
+        raise UsageError(f"There is no store at {path} yet. `evener run` and `evener chat` create it; or name another store.")
     return SqliteStore(path)
 
 

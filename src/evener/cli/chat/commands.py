@@ -23,7 +23,7 @@ SHELL = "!"
 SHELL_SECONDS = 120.0
 
 ATTACHING = (("@file", "attach a text file or an image"), ("$name, /skill:name", "attach a skill"))
-EDITOR_KEYS = (
+EDITOR_KEYS: Sequence[tuple[str, str]] = (
     ("Enter", "send; while the model is busy, steer it"),
     ("Alt-Enter, Ctrl-J, or \\ Enter", "insert a new line"),
     ("Esc", "interrupt the answer"),
@@ -34,7 +34,7 @@ EDITOR_KEYS = (
     ("Ctrl-C", "clear the line; twice: exit"),
     ("Ctrl-D", "exit"),
 )
-LINE_KEYS = (("\\ Enter", "insert a new line"), *ATTACHING, ("Ctrl-C, Ctrl-D", "exit"))
+LINE_KEYS: Sequence[tuple[str, str]] = (("\\ Enter", "insert a new line"), *ATTACHING, ("Ctrl-C, Ctrl-D", "exit"))
 """On a dumb terminal, which has no line editor."""
 
 
