@@ -403,7 +403,7 @@ STOPS: dict[str, StopReason] = {
     "sensitive": "refusal",
 }
 BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
-"""Reasons of servers that gave up in the middle of an answer (sheet 6; `abort` is vLLM's)."""
+"""Reasons of servers that gave up in the middle of an answer (sheet 6)."""
 
 
 class _Call(msgspec.Struct, gc=False):
@@ -661,7 +661,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             self._add_image(raw, found)
 
     def _add_image(self, raw: msgspec.Raw, found: list[Delta]) -> None:
-        """Add an image that the model made; one that is not in the answer itself is a notice (OpenRouter)."""
+        """Add an image that the model made; one that is not in the answer itself is a notice."""
         at = read_some(raw, _Image, "images", []).image_url
         match = DATA_URL.match(at.url if at else "")
         if match is None:
