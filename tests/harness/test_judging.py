@@ -94,7 +94,7 @@ def test_nobody_is_asked_about_a_call_that_cannot_run(raw: str, policy: Policy |
 def test_s1_18_s1_29_a_run_offers_hosted_tools_in_neutral_words_only() -> None:
     """S1.18, S1.29: no declaration carries an authorisation, and nothing that a policy must allow is left to a provider."""
     search = HostedTool("openai_responses", '{"type":"web_search"}')
-    with pytest.raises(UsageError, match="only from evener.toolset.hosted"):
+    with pytest.raises(UsageError, match=r"only from evener\.toolset\.hosted"):
         Harness(ScriptedModel([]), tools=[search], store="memory", policy=Policy())
     model = ScriptedModel(["done"])
     Harness(model, tools=[push], store="memory").run_sync("go")
