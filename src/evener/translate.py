@@ -1,6 +1,7 @@
 """Moves one request from a provider's wire to another's, offline, and says what was lost on the way. No I/O."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from msgspec.structs import replace
 
@@ -82,6 +83,9 @@ def _provider(name: str, rows: Rows) -> Provider:
     """Return the row of this name, or the first row of the wire of this name: its own endpoint."""
     if name in CODECS:
         return next(provider for provider in rows.providers if provider.wire == name)
+    is_row = any(provider.name == name for provider in rows.providers)
+    if not is_row and (near := get_close_matches(name, CODECS, n=1, cutoff=0.75)):
+        raise UsageError(f"There is no wire {name!r}. Did you mean {near[0]}? `evener models --providers` lists the providers.")
     return rows.provider(name)
 
 

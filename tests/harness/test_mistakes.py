@@ -205,6 +205,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("a function for the system prompt that takes nothing", lambda: made(system=lambda: "Be brief."), "a PromptContext"),
     ("a store at another kind of address", lambda: made(store="mysql://user:pass@host/db"), "begins with 'mysql:/'"),
     ("a store at an address of SQLite", lambda: made(store="sqlite:///evener.db"), 'Give a path, as in store="evener.db"'),
+    ("a store at an address in words of PostgreSQL", lambda: made(store="password=hush host=db"), "begins with 'password='"),
     ("a store with a null character", lambda: made(store="a\0b"), "no path of a store file"),
     ("a lease of 0", lambda: SqliteStore("evener.db", lease=0), "`lease` is a number of seconds"),
     ("an unknown effort of a harness", lambda: made(effort="huge"), "must be one of 'off'"),

@@ -83,7 +83,7 @@ def _code(error: Exception) -> tuple[int, str]:
     return 0, type(error).__name__
 
 
-ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|\s*(?:hostaddr|host|port|dbname|user|password|service|sslmode)\s*=")
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 COMPANIONS = ("", "-wal", "-shm", ".heads")
