@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from bench.streams import REPLY_ID, compact, stream_of, words
 
-__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOKENS", "TOOL", "WIRES", "answer", "events", "fill"]
+__all__ = ["ARGUMENT", "ID", "MODELS", "RESULT", "TOKENS", "TOOL", "WIRES", "answer", "count_tokens", "events", "fill"]
 
 ID = REPLY_ID[:16].encode()
 TOOL = "lookup"
@@ -21,6 +21,7 @@ RESULT = ("Record found: the load lies on the third shelf, behind the plough, an
 ]
 PLACE = ID.decode()
 TOKENS = b"9876543"
+CACHED = 1024
 PROMPT_TOKENS = re.compile(rb'("(?:input_tokens|prompt_tokens|promptTokenCount)":) ?\d+')
 MODELS = {
     "anthropic_messages": "claude-sonnet-4-5",
@@ -51,7 +52,12 @@ def _named(wire: str, text: bytes) -> bytes:
 
 def fill(text: bytes, id: bytes, body: bytes) -> bytes:
     """Put this id and the tokens of this request in their places. The size of the text stays the same."""
-    return text.replace(ID, id).replace(TOKENS, b"%-7d" % (len(body) // 3))
+    return text.replace(ID, id).replace(TOKENS, count_tokens(body))
+
+
+def count_tokens(body: bytes) -> bytes:
+    """Return the size of this request, never below what the answers say was in the cache: no provider reports that."""
+    return b"%-7d" % (CACHED + len(body) // 3)
 
 
 def arguments(fragments: int) -> str:
@@ -109,7 +115,7 @@ def _chat(kind: str, choices: list[Json], usage: Json | None) -> Json:
 
 
 def _chat_usage() -> Json:
-    details = {"cached_tokens": 1024, "audio_tokens": 0}
+    details = {"cached_tokens": CACHED, "audio_tokens": 0}
     counts = {"prompt_tokens": 1243, "completion_tokens": 20, "total_tokens": 1263}
     return {**counts, "prompt_tokens_details": details, "completion_tokens_details": {"reasoning_tokens": 0}}
 
@@ -147,7 +153,7 @@ def _response(status: str, output: list[Json]) -> Json:
     response: Json = {"id": f"resp_{REPLY_ID}", "object": "response", "created_at": 1768775269, "status": status}
     response |= {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "model": "a-model"}
     response |= {"output": output, "parallel_tool_calls": True, "temperature": 1.0, "tool_choice": "auto", "tools": []}
-    usage: Json = {"input_tokens": 1243, "input_tokens_details": {"cached_tokens": 1024}, "output_tokens": 20}
+    usage: Json = {"input_tokens": 1243, "input_tokens_details": {"cached_tokens": CACHED}, "output_tokens": 20}
     usage |= {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 1263}
     return {**response, "top_p": 1.0, "store": False, "usage": usage if status == "completed" else None}
 

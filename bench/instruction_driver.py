@@ -18,7 +18,7 @@ from types import MappingProxyType
 from bench.agent_driver import KEY, PROMPT, SYSTEM
 from bench.agent_ours import PLACES, asked
 from bench.agent_server import RESULTS
-from bench.agent_speech import ID, MODELS, RESULT, TOKENS, events
+from bench.agent_speech import ID, MODELS, RESULT, TOKENS, count_tokens, events
 from evener.harness import Harness
 from evener.loop.state import Limits
 from evener.model import Model, open_model
@@ -61,8 +61,8 @@ class Mock:
     async def send(self, request: Request) -> Response:
         self._count += 1
         more = request.body.count(self._result) < self._calls
-        tokens = b"%-7d" % (len(request.body) // 3)
-        return Answered(tokens.join(self._call if more else self._text).replace(ID, b"%016x" % self._count))
+        spoken = count_tokens(request.body).join(self._call if more else self._text)
+        return Answered(spoken.replace(ID, b"%016x" % self._count))
 
 
 def _model(wire: str, calls: int) -> Model:
