@@ -88,31 +88,40 @@ def _fit_message(message: Message, quirks: Quirks, losses: list[Loss]) -> Messag
 
 STRIDE = 256
 """Bytes: how closely it is found up to where two bodies are the same."""
+CLOSING = 2
+"""Bytes behind the last message of a body: what grows at its end grows before them."""
 
 
 class BodyDigest(msgspec.Struct, frozen=True):
-    """The SHA-256 of a body, in hex. `begun` is that of its first `place` bytes, with which the next one begins, too, as a
-    rule: a conversation grows at its end, so each request costs what is new in it.
+    """The SHA-256 of a body, in hex. A conversation grows at its end, so that each request costs what is new in it.
+
+    `begun` are the digests of its beginnings, by size, the longest first: up to its closing, and as far as it was the same as
+    the body before it, which goes on being so where a cache mark moves.
     """
 
     text: str
-    place: int
-    begun: "hashlib._Hash"
+    begun: tuple[tuple[int, "hashlib._Hash"], ...]
 
     @classmethod
     def of(cls, body: bytes, before: bytes = b"", prior: "BodyDigest | None" = None) -> "BodyDigest":
         """Return the digest of a body. `before` is the body before it and `prior` its digest: they only save work."""
-        if prior is not None and body.startswith(before[: prior.place]):
-            start = place = prior.place
-            begun = prior.begun.copy()
-        else:
-            start, place, begun = 0, 0, sha256()
+        start, same = 0, sha256()
+        for size, known in prior.begun if prior is not None else ():
+            if body.startswith(before[:size]):
+                start, same = size, known
+                break
+        place = start
         while place + STRIDE <= len(before) and body[place : place + STRIDE] == before[place : place + STRIDE]:
             place += STRIDE
-        begun.update(body[start:place])
-        whole = begun.copy()
-        whole.update(body[place:])
-        return cls(whole.hexdigest(), place, begun)
+        if place > start:
+            same = same.copy()
+            same.update(body[start:place])
+        end = max(place, len(body) - CLOSING)
+        whole = same.copy()
+        whole.update(body[place:end])
+        ended = whole.copy()
+        whole.update(body[end:])
+        return cls(whole.hexdigest(), ((end, ended), (place, same)))
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
