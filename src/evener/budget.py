@@ -26,8 +26,8 @@ MARGIN = 2
 BEGINNING = 0.01
 """Seconds between two looks at whether the store has the budget of a tree."""
 ESTIMATED = (
-    "The limit on the cost was held by estimates: each call reserved twice what the dearest one before it had cost. Set "
-    "max_output_tokens for a limit that holds exactly."
+    "The cost limit was enforced with estimates: each call reserved twice the cost of the most expensive call before it. Set "
+    "max_output_tokens for an exact limit."
 )
 
 

@@ -155,17 +155,20 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in ("retries", "corrections", "repeats", "repeats_stop", "warn_at"):
             _check_kind(name, self.__getattribute__(name))
         if min(self.retries, self.corrections) < 0 or not 0 < self.warn_at <= 1 or not 0 < self.repeats <= self.repeats_stop:
-            raise BadValue("Limits: retries and corrections are 0 or more, warn_at is in (0, 1], repeats <= repeats_stop.")
+            raise BadValue(
+                "Limits: retries and corrections must be 0 or more, warn_at above 0 and at most 1, and repeats from 1 to "
+                "repeats_stop."
+            )
 
 
 def _money(value: object) -> Decimal:
     """Return a number or a text as US dollars: 0.5 as it is written, not as a binary fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {type(value).__name__}.')
+        raise BadValue(f'Limits.cost must be US dollars, as in 0.5, "0.50" or Decimal("0.50"); not {type(value).__name__}.')
     try:
         return Decimal(str(value))
     except InvalidOperation:
-        raise BadValue(f'Limits.cost is in US dollars: 0.5, "0.50" or Decimal("0.50"); not {value!r:.40}.') from None
+        raise BadValue(f'Limits.cost must be US dollars, as in 0.5, "0.50" or Decimal("0.50"); not {value!r:.40}.') from None
 
 
 def _check_kind(name: str, value: object) -> None:

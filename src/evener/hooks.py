@@ -158,7 +158,7 @@ class Hooks:
             if isinstance(answer, Coroutine):
                 answer.close()
                 raise UsageError("it is async; hooks are called synchronously, so make it a plain function")
-            raise UsageError(f"it answered with {type(answer).__name__}, which a hook for {hook.event!r} may not")
+            raise UsageError(f"it answered with {type(answer).__name__}, which a hook for {hook.event!r} may not return")
         except Exception as error:
             text = f"A hook for {hook.event!r} failed with {type(error).__name__}: {error}"
             if hook.fatal:

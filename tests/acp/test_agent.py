@@ -101,7 +101,7 @@ def test_a_session_is_loaded_by_another_process_and_goes_on(tmp_path: Path) -> N
         done = await editor.ask("session/prompt", sessionId=session, prompt=TEXT)
         assert stop_of(done) == "end_turn"
         gone = await editor.ask("session/load", sessionId="nowhere", cwd="/", mcpServers=[])
-        assert gone["error"] == {"code": -32602, "message": "There is no session 'nowhere' in the store."}
+        assert gone["error"] == {"code": -32602, "message": "There is no session 'nowhere' in the store. Begin a new one."}
         await editor.agent.aclose()
         await harness.aclose()
 
@@ -405,4 +405,4 @@ def test_a_file_in_place_of_the_editor_is_refused(tmp_path: Path, name: str) -> 
         environ = {**os.environ, "ANTHROPIC_API_KEY": "sk-none"}
         done = subprocess.run(command, stdin=file, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "An editor speaks over one" in done.stderr
+    assert "no editor is connected" in done.stderr

@@ -146,9 +146,12 @@ def test_edited_arguments_run_instead(home: Home, shop: FakeServer) -> None:
     assert (wrong.returncode, b"do not fit" in wrong.stderr) == (2, True), wrong.stderr
     assert b"The edited arguments do not fit 'pay': amount: " in wrong.stderr
     assert b"call it again" not in wrong.stderr, "that is for models"
-    for text, why in (("[3]", "it is JSON, but no object"), ("{amount: 3}", "it is not valid JSON (")):
+    for text, why in (("[3]", "this is another JSON value"), ("{amount: 3}", "this is not valid JSON (")):
         broken = home.run("approve", *OPTIONS, "--edit", text, thread)
-        assert (broken.returncode, f"one JSON object, as in '{{\"amount\": 3}}': {why}" in broken.stderr.decode()) == (2, True)
+        assert (broken.returncode, f"one JSON object, as in '{{\"amount\": 3}}', but {why}" in broken.stderr.decode()) == (
+            2,
+            True,
+        )
     done = home.run("approve", *OPTIONS, "--edit", '{"amount": 3}', "--resume", thread)
     assert (done.returncode, effects(home)) == (0, "3\n"), done.stderr
     said = done.stderr.decode()
@@ -422,7 +425,10 @@ def test_on_a_terminal_arguments_are_edited_and_a_tool_is_allowed_from_now_on(ho
         seen.type("e\n")
         seen.until("Arguments: ")
         seen.type("[3]\n")
-        seen.until("must be a JSON object: it is JSON, but no object. Fix it, or send an empty line to give up.\r\nArguments: ")
+        seen.until(
+            "must be a JSON object, but this is another JSON value. Correct them, or send an empty line to give up.\r\n"
+            "Arguments: "
+        )
         seen.type("\n")
         seen.until("[a]lways run pay ")
         seen.type("edit\n")

@@ -233,10 +233,10 @@ def test_a_namespace_an_address_and_settings_that_are_wrong_are_told(monkeypatch
     with pytest.raises(UsageError, match="No Temporal server answers at not an address"):
         run(connect("not an address"))
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
-    with pytest.raises(UsageError, match=r"refuses its namespace 'nowhere' \(NOT_FOUND\)"):
+    with pytest.raises(UsageError, match=r"refuses the namespace 'nowhere' \(NOT_FOUND\)"):
         run(connect(temporal().address))
     file = tmp_path / "temporal.toml"
     file.write_text("[profile.x")
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
-    with pytest.raises(UsageError, match=r"temporal\.toml cannot be read"):
+    with pytest.raises(UsageError, match=r"Temporal's settings cannot be read"):
         run(connect(temporal().address))

@@ -124,7 +124,7 @@ def freeze(name: str, how: str) -> None:
 
 
 def test_a_store_without_workers_says_so() -> None:
-    with pytest.raises(UsageError, match="keeps no work"):
+    with pytest.raises(UsageError, match="cannot take runs"):
         run(Harness(ScriptedModel(["x"]), store=MemoryStore()).submit("tea"))
 
 

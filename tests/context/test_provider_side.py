@@ -131,7 +131,7 @@ def test_a_model_that_cannot_read_the_sealed_summary_gets_the_messages_again() -
                 second = harness_on(opened(other, MODELS["openai_chat"], transport), RULES, store=harness.store)
                 result = await second.thread(thread.id).run("And now?")
                 assert result.text == "I see it all."
-                assert any("only that can read it" in one for one in result.warnings)
+                assert any("only that provider can read it" in one for one in result.warnings)
                 assert "5: words and words" in other.requests[-1].body.decode()
                 events = await harness.store.read(thread.log)
                 assert any(isinstance(one, ContextRestored) for one in events)

@@ -102,9 +102,9 @@ def test_a_pad_that_is_too_full_may_still_be_emptied() -> None:
     assert admit(pad, Removed("plan", 1), bounds=bounds).characters == 50
     assert admit(pad, Cleared("plan"), bounds=bounds).count == 0
     assert admit(pad, Set("plan", ("z" * 20,)), bounds=bounds).characters == 20
-    with pytest.raises(BadValue, match=r"101 characters, of at most 10\. Remove notes"):
+    with pytest.raises(BadValue, match=r"101 characters; at most 10 are allowed"):
         admit(pad, Appended("memory", "z"), bounds=bounds)
-    with pytest.raises(BadValue, match="3 notes, of at most 1"):
+    with pytest.raises(BadValue, match="3 notes; at most 1 are allowed"):
         admit(pad, Appended("memory", "z"), bounds=Bounds(items=1))
 
 

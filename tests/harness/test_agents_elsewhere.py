@@ -155,7 +155,7 @@ def test_an_export_with_a_thread_that_is_nobodys_agent_is_refused(store: AnyStor
         lines = await exported(store, (await World(store).waiting()).thread)
         stranger = await exported(store, (await Harness(ScriptedModel(["hi"]), store=store).run("hello")).thread)
         other = MemoryStore()
-        with pytest.raises(BadDocument, match="does not lie inside a call of the first"):
+        with pytest.raises(BadDocument, match="contains a thread that no call of the first thread began"):
             await import_lines(other, ended([*lines[:-1], *stranger[:-1]]))
         with pytest.raises(BadDocument, match="a second time"):
             await import_lines(other, ended([*lines[:-1], *lines[:-1]]))

@@ -124,7 +124,7 @@ def test_what_is_said_to_a_run_under_way_passes_the_same_hooks(now: bool) -> Non
     assert (result.stop, result.text) == ("done", "ok")
     assert "SECRET" not in all_words(model.asks)
     assert "SECRET" not in str(fold(events).transcript.messages)
-    assert result.warnings == ("A hook did not let pass what was said to the run: it holds a secret",)
+    assert result.warnings == ("A hook refused a message to the run: it holds a secret",)
     [said] = [event for event in events if isinstance(event, ev.Steered)]
     assert said.refused == "it holds a secret"
     assert asyncio.run(replay(events)).ok

@@ -101,7 +101,7 @@ def test_s2_8_patterns_of_the_funnel_and_a_cipher_hold_for_raw_answers(tmp_path:
         harness = Harness(model(server, "openai_responses"), store=store, settings=KEEP)
         pin, key, result = (harness.run_sync("go") for _ in range(3))
     assert (pin.raw_responses, key.raw_responses) == ((), ())  # in pieces no search would find the secret
-    assert "holds a secret" in pin.warnings[0]
+    assert "contains a secret" in pin.warnings[0]
     assert b"Mallory" in result.raw_responses[0]
     assert b"Mallory" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     asyncio.run(store.aclose())

@@ -179,7 +179,7 @@ def test_decisions_that_do_not_fit_are_refused_and_decide_nothing() -> None:
         await bank.crashed(thread)
         [waits] = (await thread.resume()).approvals
         for decision, why in (
-            (Decision("allow", result="x"), "cannot run again and have a result"),
+            (Decision("allow", result="x"), "runs again and takes no result"),
             (Decision("allow", arguments={"amount": 6}), "with the same arguments"),
             (Decision("reject", arguments={"amount": 6}), "with the same arguments"),
         ):

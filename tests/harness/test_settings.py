@@ -162,7 +162,7 @@ def test_s2_81_they_are_written_and_read() -> None:
     """S2.81: one value, as JSON."""
     assert ModelSettings.from_json(WHOLE.to_json()) == WHOLE
     assert ModelSettings().to_json() == "{}"
-    with pytest.raises(BadDocument, match="no settings of a model"):
+    with pytest.raises(BadDocument, match="not the JSON of ModelSettings"):
         ModelSettings.from_json('{"temprature": 1}')
 
 

@@ -384,7 +384,7 @@ async def made_conversation(server: FakeServer, transport: Transport) -> str:
 
 
 def test_a_state_that_makes_no_sense_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match="names no message"):
+    with pytest.raises(UsageError, match="takes no `after`"):
         Harness(ScriptedModel([]), store="memory", state=State("chain", "resp_1", after="m1"))
 
 

@@ -141,7 +141,7 @@ def test_a_chain_has_models_and_a_name() -> None:
     chain = Chain(models)
     assert chain.models == tuple(models)
     assert chain.name == f"{MODELS[WIRES[0]]} > {MODELS[WIRES[1]]}"
-    with pytest.raises(UsageError, match="Nothing was asked yet"):
+    with pytest.raises(UsageError, match="No model was asked yet"):
         assert chain.stream(asking(models[0])).answer
 
 

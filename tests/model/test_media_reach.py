@@ -144,7 +144,7 @@ def test_the_user_may_allow_it() -> None:
 
     result, served = asyncio.run(main())
     assert (result.text, served.connections) == ("A dot.", 1)
-    with pytest.raises(UsageError, match="`media_from` is"):
+    with pytest.raises(UsageError, match="`media_from` must be"):
         Harness(ScriptedModel(["Hi"]), store="memory", media_from="nowhere")  # type: ignore[arg-type]
 
 

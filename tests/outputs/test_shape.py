@@ -131,7 +131,7 @@ REFUSED: list[tuple[object, str, str, str]] = [
     (int, "4 2", "", "not JSON"),
     (int, "```\n4\n```", "", "code fence"),
     (int, " \n", "", "empty"),
-    (str, '"' + "x" * (16 << 20) + '"', "", "of at most"),
+    (str, '"' + "x" * (16 << 20) + '"', "", "are allowed"),
 ]
 
 

@@ -303,7 +303,7 @@ def test_roles_have_the_least_rights() -> None:
         await log.aclose()
         assert texts(await reader.read("a")) == ["one"]
         for call in (reader.open("a", holder="me"), reader.post("a", Note("l", "steer")), reader.put_blob(b"abc")):
-            with pytest.raises(StoreError, match="may not be used so"):
+            with pytest.raises(StoreError, match="does not grant this role the rights"):
                 await call
         import psycopg
 
@@ -364,7 +364,9 @@ def test_a_server_that_refuses_a_connection_is_not_taken_for_one_that_is_away() 
         async with stores() as (store,):
             await store.logs()
             schema = store._dial._schema
-            assert "may not be used so" in await refused(address.replace("postgres@", "outside@"), schema=schema)
+            assert "does not grant this role the rights" in await refused(
+                address.replace("postgres@", "outside@"), schema=schema
+            )
         for role in ("full", "outside"):
             execute(f"DROP ROLE {role}")
 
@@ -467,7 +469,7 @@ def test_a_schema_may_be_called_as_a_word_of_sql_and_one_of_another_program_is_l
         await store.aclose()
         execute("CREATE SCHEMA foreign_program")
         execute("CREATE TABLE foreign_program.events (one int)")
-        assert "other tables in this schema" in await refused(address, schema="foreign_program")
+        assert "tables in this schema that are not those of Evener" in await refused(address, schema="foreign_program")
         for schema in ('"select"', "foreign_program"):
             execute(f"DROP SCHEMA {schema} CASCADE")
 
@@ -476,7 +478,7 @@ def test_a_schema_may_be_called_as_a_word_of_sql_and_one_of_another_program_is_l
 
 @pytest.mark.parametrize("address", ["postgresql://[", "postgresql://u:se/cret@host/x", "postgresql://host/x?nonsense=1"])
 def test_what_is_no_address_is_told_without_its_password(address: str) -> None:
-    with pytest.raises(UsageError, match="no address of a PostgreSQL database") as caught:
+    with pytest.raises(UsageError, match="not the address of a PostgreSQL database") as caught:
         PostgresStore(address)
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "cret" not in "".join(shown.format_exception_only())

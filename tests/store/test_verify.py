@@ -156,7 +156,7 @@ def test_a_lost_end_is_found_by_the_sidecar_only(path: Path) -> None:
     cut(path, 280)
     found = run(checked(path))
     assert places(found) == {("a", LENGTH)}
-    assert "The end of it is lost" in found[0].what
+    assert "Its end is lost" in found[0].what
     path.with_name("evener.db.heads").unlink()
     assert [(finding.damage, "sidecar file is missing" in finding.what) for finding in run(checked(path))] == [(False, True)]
 
@@ -249,7 +249,7 @@ def test_a_sidecar_of_another_store_says_nothing(path: Path, tmp_path: Path) -> 
 def test_a_store_under_another_name_is_told(path: Path) -> None:
     rewrite(path, "UPDATE meta SET value = 'other' WHERE key = 'store'")
     (found,) = run(checked(path))
-    assert (found.damage, "in another store" in found.what) == (False, True)
+    assert (found.damage, "from another store" in found.what) == (False, True)
 
 
 def test_a_blob_that_an_event_relies_on_is_missed(path: Path) -> None:

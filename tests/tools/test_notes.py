@@ -53,7 +53,7 @@ def test_s4_19_the_model_keeps_its_notes_and_each_change_is_a_fact(arguments: di
         ({"action": "clear", "section": "plan", "text": "a"}, "none of these is used, not 'text'"),
         ({"action": "append", "section": "results", "text": "a"}, "The section 'results' is not yours. Use reasoning or plan"),
         ({"action": "show", "section": "results"}, "The section 'results' is not yours."),
-        ({"action": "append", "section": "plan", "text": "x" * 200}, "of at most 100. Remove notes"),
+        ({"action": "append", "section": "plan", "text": "x" * 200}, "at most 100 are allowed. Remove finished notes"),
         ({"action": "burn", "section": "plan"}, "action"),
         ({"action": "append", "section": "diary", "text": "a"}, "section"),
         ({"action": "append", "section": "plan", "text": "a", "more": 1}, "more"),

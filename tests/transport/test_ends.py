@@ -235,7 +235,7 @@ def test_two_who_read_one_answer_are_told_and_the_first_goes_on() -> None:
             response = await http.send(post(served.url))
             first = asyncio.create_task(response.read())
             await lull()
-            with pytest.raises(UsageError, match="Two read the same answer"):
+            with pytest.raises(UsageError, match="Two tasks read the same answer"):
                 await response.read()
             told.set()
             return await first

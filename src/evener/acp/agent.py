@@ -181,7 +181,7 @@ class AcpAgent:
             await session.thread.state()
         except NoLog:
             await self._close(self._sessions.pop(session.id))
-            raise RequestRefused(f"There is no session {session.id!r} in the store.") from None
+            raise RequestRefused(f"There is no session {session.id!r} in the store. Begin a new one.") from None
         return session
 
     async def _load(self, params: Frame) -> Frame:
@@ -237,7 +237,7 @@ class AcpAgent:
             raise RequestRefused("A prompt is being worked on in this session. Cancel it, or wait for its end.")
         prompt = read_prompt(params.get("prompt"))
         if not prompt:
-            raise RequestRefused("The prompt is empty.")
+            raise RequestRefused("The prompt is empty. Send a text.")
         session.busy, session.cancelled = True, False
         try:
             about = {"cwd": session.cwd, "session": session.id}

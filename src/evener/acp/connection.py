@@ -105,7 +105,9 @@ async def open_pipes() -> AsyncIterator[tuple[AsyncIterator[Frame | None], Send]
     """
     kind = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(0)):  # a file, or /dev/null: no end of it would be noticed
-        raise UsageError("Standard input is no pipe. An editor speaks over one: enter `evener acp` as its agent command.")
+        raise UsageError(
+            "Standard input is not a pipe, so no editor is connected. Enter `evener acp` as the agent command of the editor."
+        )
     source, target = os.dup(0), os.dup(1)
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)

@@ -29,7 +29,9 @@ class EditorServers:
             self._servers = McpServers([one for given in self._given for one in self._read(given)])
             tools = await self._servers.load()
         except ImportError:
-            self.problems.append("The editor's MCP servers are not used. Install the extra: pip install 'evener[mcp]'.")
+            self.problems.append(
+                "The editor's MCP servers are not used, because the package `mcp` is missing: pip install 'evener[mcp]'."
+            )
             return ()
         except EvenerError as error:
             self.problems.append(str(error))
@@ -50,7 +52,10 @@ class EditorServers:
             case {"name": str(name), "type": "http", "url": str(url)}:
                 yield McpServer(name=name, url=url, headers=_pairs(given.get("headers")), approval=True)
             case _:
-                self.problems.append(f"An MCP server of the editor is not used: {str(given.get('name', ''))[:80]!r}.")
+                name = str(given.get("name", ""))[:80]
+                self.problems.append(
+                    f"The editor's MCP server {name!r} is not used: it needs a name, and a command or an http url."
+                )
 
     async def aclose(self) -> None:
         """End the connections."""

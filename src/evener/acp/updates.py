@@ -10,7 +10,7 @@ from evener.transcript.blocks import Block, DocumentBlock, ImageBlock, Inline, R
 from evener.transcript.message import Message
 
 CHUNKS: dict[str, str] = {"user": "user_message_chunk", "assistant": "agent_message_chunk"}
-TAKEN_BACK = "\n\n[What was shown since the last request does not count: {}]\n\n"
+TAKEN_BACK = "\n\n[The text since the last request is retracted: {}]\n\n"
 LEFT_OUT = "\n\n[Parts of the answer were left out above. The whole of it:]\n\n"
 
 

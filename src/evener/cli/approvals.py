@@ -244,7 +244,8 @@ async def _ask_arguments(call: ToolCall, asker: Asker) -> dict[str, object] | No
         if not isinstance(arguments, str):
             return arguments
         asker.tell(
-            f"The arguments must be a JSON object: {arguments}. Fix it, or send an empty line to give up.", important=True
+            f"The arguments must be a JSON object, but {arguments}. Correct them, or send an empty line to give up.",
+            important=True,
         )
 
 
@@ -253,9 +254,9 @@ def parse_arguments(text: str) -> dict[str, object] | str:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except msgspec.ValidationError:
-        return "it is JSON, but no object"
+        return "this is another JSON value"
     except (msgspec.DecodeError, RecursionError) as error:
-        return f"it is not valid JSON ({clean(str(error))})"
+        return f"this is not valid JSON ({clean(str(error))})"
 
 
 async def choose_by_line(read: Callable[[str], Awaitable[str | None]], question: str, choices: Mapping[str, str]) -> str | None:

@@ -36,7 +36,7 @@ def _find(name: str, action: str) -> McpServer:
         raise UsageError(f"Name the server: evener mcp {action} NAME. It is a table [mcp.NAME] of a config file.")
     found = find_servers((name,), load_config(environ=os.environ), environ=os.environ)
     if len(found) != 1 or not found[0].url:
-        raise UsageError(f"{name!r} is not one MCP server with a url. Only servers over HTTP have a login.")
+        raise UsageError(f"{name!r} must name one MCP server with a url: only servers over HTTP have a login. Name another.")
     return found[0]
 
 

@@ -455,13 +455,16 @@ COMMANDS = (
         _argument("--harness NAME", "a harness of evener.toml, or module:attribute", required=True),
         _argument(
             "--engine NAME",
-            "postgres (default) or temporal: it distributes the runs",
+            "which engine distributes the runs: postgres (default) or temporal",
             choices=("postgres", "temporal"),
             default="postgres",
         ),
         _argument("--slots N", "how many runs at a time; default: 8", type=int, default=8),
         _argument(
-            "--silence SECONDS", "reassign the runs of a silent worker after this; default: 10", type=float, default=10.0
+            "--silence SECONDS",
+            "reassign the runs of a worker that is silent for this long; default: 10",
+            type=float,
+            default=10.0,
         ),
         _argument("--temporal ADDRESS", "the Temporal server; default: from TEMPORAL_ADDRESS or temporal.toml", default=""),
         _argument("--until-idle", "exit when no run is due (engine postgres)"),

@@ -28,7 +28,7 @@ def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, c
     if not prompt.strip():
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text.")
     if not name.strip():
-        raise UsageError("The name of the schedule is empty. Give it one: its threads begin with it.")
+        raise UsageError("The name of the schedule is empty. Give a name: the ids of its threads begin with it.")
     if bool(every) == bool(cron):
         raise UsageError("A schedule has an interval or a cron expression: give one of `every` and `cron`.")
     if every and not SHORTEST <= every <= LONGEST:  # what is not a number is neither
@@ -52,7 +52,7 @@ def next_time(one: Schedule, now: float) -> float:
         return next(CronSim(one.cron, datetime.fromtimestamp(now, UTC))).timestamp()
     except (CronSimError, StopIteration):
         raise UsageError(
-            f"{one.cron!r} is no cron expression, or names no day that there is. Write five fields, as in '0 9 * * 1-5'."
+            f"{one.cron!r} is not a cron expression, or no date matches it. Write five fields, as in '0 9 * * 1-5'."
         ) from None
 
 

@@ -58,7 +58,9 @@ async def connect(address: str = "") -> Client:
     try:
         told = ClientConfig.load_client_connect_config()
     except Exception as error:  # its class is not exported
-        raise UsageError(f"Temporal's variables or its file temporal.toml cannot be read: {error}") from None
+        raise UsageError(
+            f"Temporal's settings cannot be read ({error}). Correct the variables that begin with TEMPORAL_, or temporal.toml."
+        ) from None
     host = address or told.get("target_host") or LOCAL
     try:
         told["target_host"] = host
@@ -71,7 +73,7 @@ async def connect(address: str = "") -> Client:
         ) from None
     except RPCError as error:
         raise UsageError(
-            f"The Temporal server at {host} refuses its namespace {client.namespace!r} ({error.status.name}). Make "
+            f"The Temporal server at {host} refuses the namespace {client.namespace!r} ({error.status.name}). Create "
             "the namespace, or name another one in TEMPORAL_NAMESPACE."
         ) from None
     return client
@@ -158,7 +160,7 @@ class TemporalWorker:
                 task_timeout=timedelta(seconds=max(self._pace.heartbeat, 1.0)),  # a worker may die with a task of it, too
             )
         except RPCError as error:
-            self._say(f"{one.log}: Temporal could not be told ({error.status.name}); trying again")
+            self._say(f"{one.log}: Temporal could not be notified ({error.status.name}); trying again")
             with suppress(StoreError):  # if this fails, it is passed on when its row comes due
                 await self._advancer.give_back(one, after=1.0)
             return False

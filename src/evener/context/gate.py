@@ -48,11 +48,15 @@ class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.target < self.gate <= 1:
-            raise BadValue(f"ContextRules: 0 < target < gate <= 1; they are {self.target} and {self.gate}.")
+            raise BadValue(
+                f"ContextRules: target and gate are {self.target} and {self.gate}; 0 < target < gate <= 1 must hold."
+            )
         if min(self.screenshots, self.verbose, self.window, self.reserve, self.idle) < 0 or self.tail < 1:
-            raise BadValue("ContextRules: screenshots, verbose, window, reserve and idle are 0 or more, tail is 1 or more.")
+            raise BadValue(
+                "ContextRules: screenshots, verbose, window, reserve and idle must be 0 or more, and tail 1 or more."
+            )
         if self.by_provider not in ("", "compact", "edit"):
-            raise BadValue(f"ContextRules: by_provider is empty, 'compact' or 'edit'; it is {self.by_provider!r}.")
+            raise BadValue(f"ContextRules: by_provider is {self.by_provider!r}; it must be empty, 'compact' or 'edit'.")
 
 
 class RoomFacts(msgspec.Struct, frozen=True):

@@ -70,7 +70,9 @@ class Template(msgspec.Struct, frozen=True):
                 return found[0][0]
             if found[1] not in known:
                 names = ", ".join(sorted(known))
-                raise UsageError(f"Nothing fills the blank {found[1]!r} of a template. Known are {names}; give it in `values`.")
+                raise UsageError(
+                    f"The blank {found[1]!r} of a template has no value. Give it in `values`, or use one of these: {names}."
+                )
             return known[found[1]]
 
         return BLANK.sub(value, self.text)

@@ -75,7 +75,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.characters < 1 or self.items < 1:
-            raise BadValue("The bounds of a scratchpad start at 1.")
+            raise BadValue("The bounds of a scratchpad must be at least 1.")
 
 
 # Facts.
@@ -196,7 +196,7 @@ def admit(pad: Scratchpad, change: Change, *, bounds: Bounds | None = None) -> S
     ):
         if now > most and now > before:
             raise BadValue(
-                f"The scratchpad would hold {now:,} {unit}, of at most {most:,}. Remove notes that are done with, or {do}."
+                f"The scratchpad would hold {now:,} {unit}; at most {most:,} are allowed. Remove finished notes, or {do}."
             )
     return after
 

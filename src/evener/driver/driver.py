@@ -191,7 +191,7 @@ class Hooking:
             return event
         message, refused = self.prompted(event.message)
         if refused:
-            self.warn(f"A hook did not let pass what was said to the run: {refused}")
+            self.warn(f"A hook refused a message to the run: {refused}")
         return replace(event, message=message, refused=refused)
 
     # Calls.
@@ -689,7 +689,7 @@ class Driver:
         said = "\n".join(block.raw if type(block) is ToolCall else getattr(block, "text", "") for block in told.message.blocks)
         name = await keep(raw, said)
         if not name:
-            self._hooking.warn("An answer holds a secret, so it was not kept as it came. Its text is kept without the secret.")
+            self._hooking.warn("An answer contains a secret, so its raw bytes were not stored. Its text is stored, redacted.")
         return replace(told, raw_blob=name)
 
     def _retract(self, shown: int) -> None:

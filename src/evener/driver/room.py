@@ -333,8 +333,8 @@ class ContextKeeper:
             return
         await host.record(ev.ContextRestored(at=time(), id="", cause="gate"))
         host.warn(
-            f"The summary of the older messages was made by {sealed.provider}, and only that can read it. {model.name} gets "
-            "the messages themselves again."
+            f"The summary of the older messages was made by {sealed.provider}, and only that provider can read it. "
+            f"{model.name} gets the messages themselves again."
         )
 
     def _can_help(self, host: RoomHost, model: Askable, measured: _Measured, left: float) -> bool:

@@ -60,7 +60,7 @@ def _with_blocks(message: Message, blocks: Sequence[Block]) -> Message:
 def _answer_waiting(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Message:
     texts = [result_text(style, name, NO_RESULT, is_error=True) for name in waiting.values()]
     for id in waiting:
-        losses.append(loss_in("added", "tool_result", f"call {id!r} had none; an honest one was made", message))
+        losses.append(loss_in("added", "tool_result", f"call {id!r} had none; one was added that says so", message))
     waiting.clear()
     return Message("user", (TextBlock("\n".join(texts)),), id=f"{message.id}/results", created_at=message.created_at)
 
@@ -185,7 +185,9 @@ def _write_result(
             _report(message, [block], losses)
         elif isinstance(block, HostedBlock):
             texts.append(block.line)
-            losses.append(loss_in("degraded", "hosted", "the result is sent as text; its line stands for it", message, block))
+            losses.append(
+                loss_in("degraded", "hosted", "the result is sent as text; a line of it replaces the block", message, block)
+            )
         else:
             media.append(block)
     text = "\n".join(texts) or ("(see below)" if media else "(nothing)")

@@ -111,7 +111,7 @@ def rewrite_message(
             blocks.append(_rewrite_result(block, call, style.target))
             if FORMS[call.form].needs_picture and block.text:
                 losses.append(
-                    loss_in("degraded", "tool_result", "only its picture can go here; its words do not", message, block)
+                    loss_in("degraded", "tool_result", "this form takes only the picture; the text is not sent", message, block)
                 )
         else:
             blocks.append(block)

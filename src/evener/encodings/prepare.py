@@ -42,7 +42,7 @@ from evener.wire.request import report_choice
 
 OBSERVATION = "Observation:"
 MOST_STOPS = 4
-FORCED = loss_of("degraded", "tool_choice", "this model answers by itself, and wrongly: before it answers, it must call a tool")
+FORCED = loss_of("degraded", "tool_choice", "this model answers wrongly without a tool, so it must call one before it answers")
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 

@@ -174,7 +174,7 @@ def _check(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, obj
     if waiting.call is not None:
         made |= _about_call(waiting, waiting.call, decision, bench)
     elif decision.arguments is not None:
-        raise UsageError(f"{waiting.key!r} is not a call, and has no arguments to edit.")
+        raise UsageError(f"{waiting.key!r} is not a call, so it has no arguments. Decide without `arguments`.")
     return made
 
 
@@ -182,7 +182,9 @@ def _about_outcome(waiting: Approval, decision: Decision) -> dict[str, object]:
     if decision.arguments is not None:
         raise UsageError(f"{waiting.key!r} was started already: allow it with the same arguments, or reject it.")
     if decision.result is not None and decision.verdict == "allow":
-        raise UsageError(f"{waiting.key!r} cannot run again and have a result: allow it, or reject it with a result.")
+        raise UsageError(
+            f"{waiting.key!r} is allowed, so it runs again and takes no result. Allow it without one, or reject it."
+        )
     return {} if decision.result is None else {"result": decision.result}
 
 

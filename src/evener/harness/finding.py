@@ -39,7 +39,7 @@ def _find_named(name: str, config: Config) -> tuple[str, str]:
         )
     if not found.trusted:
         raise UsageError(
-            f"The harness {name!r} is named by {found.file}, which may have come with a cloned project, and to load it runs "
+            f"The harness {name!r} is named by {found.file}, which may have come with a cloned project, and loading it runs "
             f'code from there. If you know the file, write trusted = ["{found.folder}"] in your own config.toml; '
             f"or name the code yourself: {found.reference}."
         )
@@ -55,9 +55,9 @@ def _harness(module: str, attribute: str, folder: str) -> Harness:
         raise  # a key that is missing, for example, where the harness is made
     except Exception as error:
         if not module or (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
-            raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}.") from error
+            raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}. Check the module.") from error
         raise UsageError(
-            f"The harness {reference} cannot be loaded: {blame(error)}. Mend the module, then try again."
+            f"The harness {reference} cannot be loaded: {blame(error)}. Correct the module, then try again."
         ) from error
     finally:
         sys.path.remove(folder)
@@ -65,7 +65,7 @@ def _harness(module: str, attribute: str, folder: str) -> Harness:
         for part in attribute.split("."):
             found = getattr(found, part)
     except AttributeError as error:
-        raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}.") from error
+        raise UsageError(f"The harness {reference} cannot be loaded from {folder}: {error}. Check the attribute.") from error
     if not isinstance(found, Harness):
         raise UsageError(f"{module}:{attribute} is a {type(found).__name__}, not a Harness. Name the Harness object itself.")
     return found

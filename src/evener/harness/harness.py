@@ -192,13 +192,13 @@ def check_harness(
         if not isinstance(value, kinds):
             raise _wrong(what, expected, value)
     if not isinstance(decide_within, int | float) or not decide_within >= 0:
-        raise UsageError(f"`decide_within` is a number of seconds, 0 for no deadline; not {decide_within!r}.")
+        raise UsageError(f"`decide_within` must be a number of seconds, 0 for no deadline; not {decide_within!r}.")
     if not isinstance(unknown_outcome, str) or unknown_outcome not in OUTCOMES:
-        raise UsageError(f'`unknown_outcome` is "tell" or "ask"; not {unknown_outcome!r}.')
+        raise UsageError(f'`unknown_outcome` must be "tell" or "ask"; not {unknown_outcome!r}.')
     if router is not None and not callable(router):
         raise _wrong("router", "a function that is given a NextRequest and returns the name of a model, or None", router)
     if media_from not in ("public", "anywhere"):
-        raise UsageError(f'`media_from` is "public" or "anywhere"; not {media_from!r}.')
+        raise UsageError(f'`media_from` must be "public" or "anywhere"; not {media_from!r}.')
     if store is not None and not isinstance(store, str | PathLike) and not _has(store, STORE):
         raise _wrong(
             "store", 'a path, "memory", an address as in postgresql://..., or an object with the methods of Store', store

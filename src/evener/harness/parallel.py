@@ -90,7 +90,9 @@ async def fan_out(
     """
     _check(prompts, concurrency, retries)
     if progress is not None and not callable(progress):
-        raise UsageError(f"`progress` takes a function of two numbers, done and all; not {type(progress).__name__}.")
+        raise UsageError(
+            f"`progress` takes a function of two numbers, prompts done and prompts in all; not {type(progress).__name__}."
+        )
     limits = _of_all(limits)
     harness = Harness(
         model, system=system, store="memory", limits=_of_entry(retries), page_output=False, output=output,

@@ -123,7 +123,7 @@ def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
     if rest.state.id:
         notes.append(f"The provider stores the earlier messages ({rest.state.mode} {rest.state.id}): only new ones are sent.")
     elif rest.state.mode == "conversation":
-        notes.append("The provider would be asked for a new conversation first; its id is not known before.")
+        notes.append("A new conversation would be created at the provider first; its id is not known yet.")
     return replace(ask, state=rest.state)
 
 
@@ -193,10 +193,10 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
     """Return what would come before the request, and is not in it."""
     runs = [step.call.name for step in steps if isinstance(step, RunTool)]
     if runs:
-        return [f"Calls would be run first: {', '.join(runs)}. Here they stand without what they will give."]
+        return [f"Calls would be run first: {', '.join(runs)}. This preview does not contain their results."]
     urls = [step.url.partition("?")[0] for step in steps if isinstance(step, FetchMedia)]
     if urls:
-        return [f"Media would be fetched first, and their bytes are not here: {', '.join(urls)}."]
+        return [f"Media would be fetched first: {', '.join(urls)}. This preview does not contain their bytes."]
     match steps:
         case (AskApproval(interrupt), *_):
             return [f"A user would be asked first ({interrupt}), and no request is made before the decision."]
@@ -205,7 +205,7 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
         case (ContinueTurn(), *_):
             return []
         case () if state.open_questions or any(one.status != "finished" for one in state.calls):
-            return ["The run waits: for a decision, or for calls under way. What they give is not here."]
+            return ["The run waits for a decision, or for calls under way. This preview does not contain their results."]
         case _:
             return []
 
@@ -220,5 +220,5 @@ def _affordable(model: Model, ask: Ask, setup: Setup, state: RunState, notes: li
         return ask
     shorter = model.capped(ask, left)
     if shorter is None:
-        notes.append("The run would end without a request: this one may cost more than is left of its limit.")
+        notes.append("The run would end without a request: this request may cost more than is left of the cost limit.")
     return shorter or ask

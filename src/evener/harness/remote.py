@@ -29,7 +29,7 @@ def tables_of(store: Store) -> "PostgresCluster":
     if isinstance(store, Clustered):
         return store.cluster
     raise UsageError(
-        "This store keeps no work for workers. Give the harness store='postgresql://...', or call `run` instead of `submit`."
+        "Workers cannot take runs from this store. Give the harness store='postgresql://...', or call `run`, not `submit`."
     )
 
 

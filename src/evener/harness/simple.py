@@ -42,7 +42,7 @@ def _tool(schema: Mapping[str, object], functions: Mapping[str, Callable[..., ob
         raise UsageError(f"There is a schema for the tool {name!r}, but no function. Give one: tools={{{name!r}: ...}}.")
     shape = schema.get("input_schema", schema.get("parameters", {"type": "object", "properties": {}}))
     if not isinstance(shape, Mapping):
-        raise UsageError(f"The input_schema of the tool {name!r} is not a JSON Schema object.")
+        raise UsageError(f"The input_schema of the tool {name!r} is not a JSON Schema. Give a mapping.")
 
     def call(arguments: dict[str, object]) -> object:
         return function(**arguments)

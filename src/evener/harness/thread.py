@@ -374,7 +374,7 @@ class Thread(Generic[Output]):
         bound = _outer_policy(current_site.get())
         if bound is not None and not (self._agent.policy or OPEN).covers(bound):
             raise UsageError(
-                f"The policy of the run around this call would not hold for a run of {self._path!r} in another process. "
+                f"A worker would run {self._path!r} without the policy of the run around this call, so nothing was submitted. "
                 "Give that harness the same policy: policy=own.under(policy), or the policy itself."
             )
         log, state = await self._open(force=False)
@@ -623,7 +623,7 @@ class Thread(Generic[Output]):
         if self._branch:
             root = await root_of(self._store, self._branch)
             if self._id not in (root, self._branch):
-                raise UsageError(f"Log {self._branch} is a branch of thread {root}, not of {self._id}.")
+                raise UsageError(f"Log {self._branch} is a branch of thread {root}, not of {self._id}. Give {root} as the id.")
             return self._branch
         try:
             return await self._store.head(self._id)

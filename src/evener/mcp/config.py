@@ -71,7 +71,7 @@ class McpServer(
         if self.url and not self.url.startswith(("http://", "https://")):
             raise UsageError(f"The url of the MCP server {self.name!r} must begin with http:// or https://.")
         if not all(0 < one < 1e6 for one in (self.timeout, self.connect_timeout, self.question_timeout)):
-            raise UsageError(f"The timeouts of the MCP server {self.name!r} are in seconds, above 0.")
+            raise UsageError(f"The timeouts of the MCP server {self.name!r} must be seconds, above 0 and below a million.")
         note_secret(*_sensitive(self.env), *_sensitive(self.headers))
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ def _find(name: str, config: Config, environ: Texts) -> tuple[McpServer, ...]:
         )
     if not found.trusted:
         raise UsageError(
-            f"The MCP server {name!r} is named by {found.file}, which may have come with a cloned project, and to use it may "
+            f"The MCP server {name!r} is named by {found.file}, which may have come with a cloned project, and using it may "
             f'start a program. If you know the file, write trusted = ["{Path(found.file).parent}"] in your own config.toml.'
         )
     return read_servers({name: dict(found.table)}, environ=environ, where=f"{found.file}: mcp")
@@ -142,7 +142,9 @@ def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
         with open(file, "rb") as opened:
             content = opened.read(MOST_FILE + 1)
     except OSError as error:
-        raise UsageError(f"The file of MCP servers, {file}, cannot be read: {error.strerror}.") from None
+        raise UsageError(
+            f"The file of MCP servers, {file}, cannot be read: {error.strerror}. Give the path of a JSON file with mcpServers."
+        ) from None
     try:
         document = msgspec.json.decode(content) if len(content) <= MOST_FILE else None
     except msgspec.DecodeError:

@@ -222,7 +222,7 @@ def ask_sampling(server: str, put: Ask) -> SamplingFnT:
         del context
         body = _sampling_body(params)
         if body is None:
-            return ErrorData(code=INVALID_PARAMS, message="Only text and images can be sampled from, and no tools.")
+            return ErrorData(code=INVALID_PARAMS, message="A sampling request takes text and images, and no tools.")
         question = ServerQuestion(server, "sampling", body)
         if len(question.text) > MOST_QUESTION:
             return ErrorData(code=INVALID_PARAMS, message=f"A question has at most {MOST_QUESTION:,} characters.")

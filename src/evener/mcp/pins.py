@@ -77,7 +77,9 @@ class FilePins:
                     os.unlink(made)
                 raise
         except OSError as error:
-            raise StoreError(f"The pins of MCP tools cannot be written to {self._file}: {error.strerror}.") from None
+            raise StoreError(
+                f"The pins of MCP tools cannot be written to {self._file}: {error.strerror}. Make its folder writable."
+            ) from None
 
     def _load(self) -> Known:
         try:

@@ -288,7 +288,10 @@ class McpServers:
                 continue
             taken.add(name)
             if changed:
-                self._note(f"MCP server {server.name!r}: the tool {one.name!r} has changed since it was first used; it asks.")
+                self._note(
+                    f"MCP server {server.name!r}: the tool {one.name!r} has changed since it was first used, so its calls need "
+                    "approval."
+                )
         self._pins.write(server.name, {name: digest for name, digest in digests.items() if name not in pinned})
         return tuple(found)
 

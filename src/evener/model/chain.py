@@ -74,7 +74,7 @@ class ChainStream:
     def answer(self) -> Answer:
         """Return the whole answer, once the deltas have ended."""
         if self._stream is None:
-            raise UsageError("Nothing was asked yet. Read the deltas to the end first.")
+            raise UsageError("No model was asked yet. Read the deltas to the end first.")
         return self._stream.answer
 
     async def read(self) -> list[Delta]:

@@ -80,7 +80,7 @@ def bearings_of(wish: StateMode | State) -> "Bearings | None":
     state = wish if isinstance(wish, State) else State(wish, store=None)
     if state.after:
         raise UsageError(
-            "The state of a harness names no message: the log has the last message that the provider holds. Leave out `after`."
+            "The state of a harness takes no `after`: the log records the last message that the provider stores. Leave it out."
         )
     return None if state.mode == "replay" else Bearings(state)
 

@@ -544,7 +544,7 @@ class Stream:
     def _make_answer(self) -> Answer:
         to, sent, ended = self._endpoint, self._sent, self._ended
         if sent is None:
-            raise UsageError("An answer came before its request was made; that cannot be. Report it with what you called.")
+            raise UsageError("An answer came before its request was made. This is a bug of Evener: report it with your code.")
         reply = self._assembler.reply()
         if self._names:
             reply = restored(reply, sent.encoded)

@@ -126,7 +126,8 @@ def _read_table_matcher(spot: _Spot, table: dict[str, object], root: str) -> Mat
     kinds = [key for key in KINDS if key in table] + ["bounds"] * any(key in table for key in BOUNDS)
     if len(kinds) != 1 or ("root" in table and kinds != ["path"]):
         raise spot.bad(
-            "it must say one thing", f"Write one of {_or(KINDS)} (with root only beside path), or bounds: {_or(BOUNDS)}"
+            "it must have exactly one kind of condition",
+            f"Write one of {_or(KINDS)} (with root only beside path), or bounds: {_or(BOUNDS)}",
         )
     kind = kinds[0]
     if kind == "bounds":

@@ -407,7 +407,7 @@ def best(answers: Iterable[Certainty]) -> Certainty:
 def _check_length(text: object, where: str) -> None:
     check_text(text, where)
     if len(str(text)) > MOST_PATTERN:
-        raise BadValue(f"{where} has {len(str(text)):,} characters, of at most {MOST_PATTERN:,}. Write several rules instead.")
+        raise BadValue(f"{where} has {len(str(text)):,} characters; at most {MOST_PATTERN:,} are allowed. Write several rules.")
 
 
 def _text(matcher: Glob | Regex | Within, value: str) -> Certainty:

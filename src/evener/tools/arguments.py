@@ -164,7 +164,7 @@ def decode_json(text: str, *, expected: str) -> object | tuple[Problem, ...]:
     `expected` names what the text should have been, for one that is empty.
     """
     if len(text) > MOST_BYTES:
-        return (Problem("", f"too long: {len(text):,} characters, of at most {MOST_BYTES:,}"),)
+        return (Problem("", f"too long: {len(text):,} characters; at most {MOST_BYTES:,} are allowed"),)
     try:
         value = msgspec.json.decode(text)
     except RecursionError:

@@ -208,7 +208,7 @@ def _sound(text: str) -> str:
 def _media(data: bytes) -> ResultContent:
     """Return a block for bytes, by what they begin with: an image, a document, or text."""
     if len(data) > MOST_MEDIA:
-        raise BadValue(f"it has {len(data):,} bytes, of at most {MOST_MEDIA:,}; make it smaller")
+        raise BadValue(f"it has {len(data):,} bytes, and at most {MOST_MEDIA:,} are allowed; make it smaller")
     kind = next((kind for start, kind in MEDIA.items() if data.startswith(start)), "")
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         kind = "image/webp"

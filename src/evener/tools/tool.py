@@ -103,7 +103,7 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
     def __post_init__(self) -> None:
         check_choice(self.effect, EFFECTS, f"The effect of {self.name!r}")
         if not callable(self.function) or (self.verify is not None and not callable(self.verify)):
-            raise UsageError(f"The tool {self.name!r} needs functions that can be called.")
+            raise UsageError(f"The function of the tool {self.name!r}, and its `verify` if it has one, must be callable.")
         if not self.name:
             raise UsageError("A tool needs a name. Give one with name=...")
         self._check_options()
@@ -229,7 +229,7 @@ def tool(
     def make(function: Function) -> FunctionTool:
         if isinstance(function, Tool):
             raise UsageError(
-                f"{function.name!r} is a tool already. For another of its function, use tool({function.name}.function, ...)."
+                f"{function.name!r} is a tool already. To make another tool, use tool({function.name}.function, ...)."
             )
         if not callable(function):
             raise UsageError(f"A tool is made from a function, not from {type(function).__name__}.")

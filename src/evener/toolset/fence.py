@@ -47,7 +47,10 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
                 if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
                     raise BadValue(f"Fence.{name}: {pattern!r} is no pattern below the root. Write it relative, without '..'.")
                 if not (expanded := expand_braces(pattern)) or not all(one.strip("./") for one in expanded):
-                    raise BadValue(f"Fence.{name}: {pattern[:80]!r} names no place below the root, or too many. Write several.")
+                    raise BadValue(
+                        f"Fence.{name}: {pattern[:80]!r} names nothing below the root, or has too many alternatives in braces. "
+                        "Write several patterns."
+                    )
             force_setattr(self, name, patterns)
 
     def refuse(self, path: str, access: Access) -> str:

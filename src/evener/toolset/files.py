@@ -86,7 +86,9 @@ class FileTools:
         self._saw(context, real, body)
         if any(body.startswith(start) for start in MEDIA) or (body[:4] == b"RIFF" and body[8:12] == b"WEBP"):
             if len(body) > MOST_IMAGE:
-                raise ModelRetry(f"{path} is an image or document of {len(body):,} bytes, of at most {MOST_IMAGE:,}.")
+                raise ModelRetry(
+                    f"{path} is an image or document of {len(body):,} bytes; at most {MOST_IMAGE:,} can be shown. Shrink it."
+                )
             return body
         return _page(path, body, offset, limit)
 
@@ -221,7 +223,7 @@ def _encode(text: str) -> bytes:
     except UnicodeEncodeError:
         raise ModelRetry("The text has a lone surrogate, which no file can hold. Write the character itself.") from None
     if len(body) > MOST_TEXT:
-        raise ModelRetry(f"The text has {len(body):,} bytes, of at most {MOST_TEXT:,}. Write several files.")
+        raise ModelRetry(f"The text has {len(body):,} bytes; at most {MOST_TEXT:,} are allowed. Write several files.")
     return body
 
 

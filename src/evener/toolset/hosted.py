@@ -66,7 +66,8 @@ def hosted_named(names: Iterable[str]) -> list[HostedTool]:
     for name in names:
         if name not in NAMED:
             near = get_close_matches(name, NAMED, n=1)
-            raise UsageError(f"There is no hosted tool {name!r} by name.{f' Did you mean {near[0]!r}?' if near else ''}")
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise UsageError(f"No hosted tool without options is named {name!r}. {hint}Known are {', '.join(NAMED)}.")
         found.append(NAMED[name]())
     return found
 

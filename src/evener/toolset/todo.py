@@ -27,7 +27,7 @@ def todo_tool() -> Tool:
     def todo(items: Annotated[list[Todo], "the whole list, in order"]) -> ToolOutput:
         """Write down the steps of a longer task and their state. Send the whole list each time; one item is being done."""
         if len(items) > MOST:
-            raise ModelRetry(f"The list has {len(items)} items, of at most {MOST}. Join some.")
+            raise ModelRetry(f"The list has {len(items)} items; at most {MOST} are allowed. Join some.")
         if sum(item.status == "doing" for item in items) > 1:
             raise ModelRetry("More than one item is marked as doing. Do one at a time.")
         lines = [f"{SIGNS[item.status]} {item.text}" for item in items]

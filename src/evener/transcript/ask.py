@@ -416,7 +416,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise BadDocument(f"These are no settings of a model: {error}.") from None
+            raise BadDocument(f"This is not the JSON of ModelSettings: {error}. Pass what `to_json` returned.") from None
 
     def to_json(self) -> str:
         """Return the settings as JSON: only what is set."""

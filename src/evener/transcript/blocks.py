@@ -102,7 +102,7 @@ def json_object(text: str, what: str, *names: str) -> dict[str, object]:
         return _json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         named = what.format(*names) if names else what
-        raise BadValue(f"{named} is not a JSON object ({error}). Read the text itself for what was written.") from None
+        raise BadValue(f"{named} is not a JSON object ({error}). Use the text itself instead.") from None
 
 
 def holds_infinity(value: object) -> bool:
@@ -360,7 +360,7 @@ class ToolCall(
     @property
     def args(self) -> dict[str, object]:
         """The arguments, decoded afresh on each access: changing them changes nothing here."""
-        return json_object(self.raw, "What call {!r} to {!r} has for arguments", self.id, self.name)
+        return json_object(self.raw, "The argument text of call {!r} to {!r}", self.id, self.name)
 
     @property
     def parses(self) -> bool:

@@ -142,7 +142,7 @@ def put_results_first(
     results, places = _match_results(came, names)
     for _, new in names:
         if new not in results:
-            losses.append(loss_in("added", "tool_result", f"call {new!r} had none; an honest one was made", assistant))
+            losses.append(loss_in("added", "tool_result", f"call {new!r} had none; one was added that says so", assistant))
     if places != sorted(places):
         losses.append(loss_in("repaired", "tool_result", "results were put first and in call order", assistant))
     ordered = tuple(results.get(new) or ToolResult(new, (TextBlock(NO_RESULT),), True) for _, new in names)
@@ -273,7 +273,9 @@ def _with_lines(message: Message, number: int, alone: set[Place], losses: list[L
     blocks: list[Block] = []
     for place, block in enumerate(message.blocks):
         if isinstance(block, HostedBlock) and (number, place) in alone:
-            losses.append(loss_in("repaired", "hosted", "its counterpart is missing; its line stands for it", message, block))
+            losses.append(
+                loss_in("repaired", "hosted", "its counterpart is missing; a line of text replaces it", message, block)
+            )
             block = TextBlock(block.line)
         blocks.append(block)
     return message if tuple(blocks) == message.blocks else replace(message, blocks=tuple(blocks))
@@ -586,7 +588,7 @@ def _fit(block: Block, message: Message, losses: list[Loss]) -> Block | None:
         losses.append(loss_in("repaired", block.kind, f"a {message.role} message cannot hold it", message, block))
         return None
     if isinstance(block, HostedBlock) and block.role not in ("", message.role):
-        why = f"a {message.role} message cannot hold it; its line stands for it"
+        why = f"a {message.role} message cannot hold it; a line of text replaces it"
         losses.append(loss_in("repaired", "hosted", why, message, block))
         return TextBlock(block.line)
     return block
@@ -599,7 +601,7 @@ def _once(block: Block, message: Message, named: Growing, losses: list[Loss]) ->
         if name and not isinstance(block, TextBlock):
             named.add(name)
         return block
-    why = "the same sealed thing stands twice; the second goes without its seal"
+    why = "the same sealed block occurs twice; the second is sent without its seal"
     losses.append(loss_in("repaired", block.kind, why, message, block))
     if isinstance(block, HostedBlock):
         return TextBlock(block.line)

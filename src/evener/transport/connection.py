@@ -72,8 +72,8 @@ def closed_early(place: str) -> TruncatedStream:
 def cut_head(place: str) -> WireError:
     """Return the error for a head that broke off. Not a TransportError: such a request must not be retried automatically."""
     return WireError(
-        f"{place} broke off in the first lines of its answer, so it does not count. The request may have been carried out: "
-        "send it again if that does no harm."
+        f"{place} closed the connection in the first lines of its answer, so there is no answer. The request may have been "
+        "carried out: send it again only if a repetition does no harm."
     )
 
 
@@ -88,12 +88,12 @@ def proxy_refused(status: int, place: str) -> ConnectFailed:
 
 def broken_off(place: str) -> TruncatedStream:
     """Return the error for a body that broke off."""
-    return TruncatedStream(f"{place} broke off in the middle of its answer, so it does not count. Send the request again.")
+    return TruncatedStream(f"{place} broke off in the middle of its answer, which is discarded. Send the request again.")
 
 
 def malformed(place: str) -> WireError:
     """Return the error for a response whose framing is wrong."""
-    return WireError(f"The answer of {place} breaks the rules of HTTP, so it does not count. Send the request again.")
+    return WireError(f"The answer of {place} breaks the rules of HTTP and is discarded. Send the request again.")
 
 
 def _refuse_untrusted(error: ssl.SSLCertVerificationError, place: str) -> ConnectFailed:
@@ -612,7 +612,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _wait(self) -> None:
         if self._waiter is not None:
-            raise UsageError("Two read the same answer at once. Read it in one place, and hand on what came.")
+            raise UsageError("Two tasks read the same answer at once. Read it in one task, and pass the bytes on.")
         waiter = self._waiter = self._loop.create_future()
         self._since = self._loop.time()
         try:

@@ -213,7 +213,7 @@ async def _await_credentials(signing: Awaitable[Request], request: Request) -> R
         )
     else:
         if not isinstance(signed, Request):
-            raise UsageError(f"`auth` gave {type(signed).__name__}, not the request with credentials. Return it.")
+            raise UsageError(f"`auth` returned {type(signed).__name__}; it must return the request, with credentials.")
         left = max(0.0, total - (monotonic() - began))
         return replace(signed, deadlines=replace(signed.deadlines, total=min(left, signed.deadlines.total)))
     raise failure

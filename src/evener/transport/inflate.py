@@ -25,7 +25,7 @@ class Inflater:
         if encoding not in FORMATS:
             raise WireError(
                 f"The answer is compressed as {encoding[:40]!r}, and only {OFFERED} was offered. "
-                "Check what stands between you and the provider."
+                "Check the proxies between you and the provider."
             )
         self._format = FORMATS[encoding]
         self._zlib = zlib.decompressobj(self._format)
@@ -62,7 +62,7 @@ class Inflater:
     def finish(self) -> None:
         """End the body. Raises TruncatedStream if it is incomplete."""
         if self._begun and not self._zlib.eof:
-            raise TruncatedStream("The compressed answer stopped in the middle, so it does not count. Send the request again.")
+            raise TruncatedStream("The compressed answer stopped in the middle and is discarded. Send the request again.")
 
     def _step(self) -> bytes:
         piece = self._decompress()
@@ -89,7 +89,7 @@ class Inflater:
         self._members += 1
         if self._members > MEMBERS:
             raise WireError(
-                f"The compressed answer has more than {MEMBERS} members. Check what stands between you and the provider."
+                f"The compressed answer has more than {MEMBERS} members. Check the proxies between you and the provider."
             )
         self._zlib = zlib.decompressobj(GZIP)
         return True

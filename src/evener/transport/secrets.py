@@ -185,7 +185,7 @@ class Secret(Generic[T]):
         return "Secret(...)"
 
     def __reduce__(self) -> str:
-        raise TypeError("A secret is not stored or sent as a value. Look it up where it is needed.")
+        raise TypeError("A secret cannot be pickled or copied. Look it up where it is needed.")
 
 
 class Environment(Mapping[str, str]):

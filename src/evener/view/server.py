@@ -337,7 +337,7 @@ class Viewer:
         body = await _body(request, DecideBody)
         made = {key: msgspec.structs.replace(one, by=self._by or "viewer") for key, one in body.decisions.items()}
         if any(not one.digest for one in made.values()):
-            raise UsageError("A decision names the digest of what was shown. Look at what waits again.")
+            raise UsageError("A decision must contain the digest of what the page showed. Reload the page, then decide.")
         if self._harness is not None:
             await self._harness.decide(body.log, made)
         else:

@@ -54,7 +54,7 @@ def field(of: object, name: str) -> str:
 def check_thread_id(id: str) -> str:
     """Return the id that a page chose for a thread, if it may be one."""
     if not THREAD.fullmatch(id):
-        raise UsageError("The id of a thread has 1 to 128 letters, digits or any of _ . : - and begins with none of . and :")
+        raise UsageError("The id of a thread must be 1 to 128 letters, digits or _ . : - and must not begin with . or :")
     return id
 
 
@@ -62,7 +62,7 @@ def media_block(url: str, media_type: str, name: str = "") -> Block:
     """Return a file of the page: bytes in a data URL, or an address that the model's provider fetches."""
     inline = DATA_URL.fullmatch(url)
     if inline is None and not url.startswith(("https://", "http://")):
-        raise UsageError("A file is given as a data URL in base64, or with an http address.")
+        raise UsageError("A file must be a data URL in base64, or an http address.")
     source = Inline(inline[2]) if inline else Remote(url)
     kind = media_type or (inline[1] if inline else "") or ""
     return ImageBlock(source, kind) if kind.startswith("image/") else DocumentBlock(source, kind, name)

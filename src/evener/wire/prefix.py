@@ -420,7 +420,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         They are checked like every seal, but are not bound to what stands before them: only thinking is.
         """
         if block.seal is None:
-            self.report_citations(block, "nothing on it says whose they are")
+            self.report_citations(block, "their provider is not known")
             return {}
         why = self.why_shut(msgspec.structs.replace(block.seal, binding=""))
         if not why:

@@ -284,7 +284,9 @@ def parse_some(body: bytes, form: type[T], what: str, carrying: Carrying, found:
             value = read(mended)
         except BROKEN:
             start = body[:60].decode(errors="replace")
-            raise WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.") from None
+            raise WireError(
+                f"Expected {what}, but the bytes cannot be read as that: {error}. They begin with {start!r}."
+            ) from None
         found += notices
     return cast("T", value)
 

@@ -640,7 +640,9 @@ def with_extra(
             losses += (loss_of("dropped", "extra.header", only, name=name) for name, _ in extra.headers)
             continue
         theirs = fields(extra.body)
-        losses += (loss_of("dropped", "extra", "the ask says it already", name=name) for name in theirs if name in written)
+        losses += (
+            loss_of("dropped", "extra", "the ask sets this field already", name=name) for name in theirs if name in written
+        )
         _add(body, {name: value for name, value in theirs.items() if name not in written}, (tuple(nested), typed), losses)
     return body
 

@@ -434,14 +434,14 @@ class _Fitter:
         if isinstance(more, bool) and not self.dialect.takes("additionalProperties"):
             noise.append("additionalProperties")
             if not more:
-                self.note("that objects are closed is not said", "additionalProperties")
+                self.note("additionalProperties: false is left out", "additionalProperties")
         return self._cut(node, *noise) if noise else node
 
     def _without_patterns(self, node: Node) -> Node:
         if self.dialect.strict and node.get("patternProperties"):
             raise Unfit("an object that takes any property cannot be closed")
         if node.get("patternProperties") and "additionalProperties" in node and not self.dialect.takes("patternProperties"):
-            self.note("that objects are closed is not said", "additionalProperties")
+            self.note("additionalProperties is left out", "additionalProperties")
             return self._cut(node, "additionalProperties")  # it would forbid what the patterns allow
         return node
 
@@ -504,7 +504,7 @@ class _Fitter:
         kept = [name for name in required if isinstance(name, str) and name in known]
         if len(kept) < len(required):
             self.changed = True
-            self.note("what is required, but not described, is not said", "required")
+            self.note("required names without a property are left out", "required")
             node = {**node, "required": kept}
         return node
 

@@ -243,7 +243,9 @@ def slices(data: bytes) -> Iterator[bytes]:
 
 def too_large(limit: int) -> WireError:
     """Return the error for an event beyond the cap."""
-    return WireError(f"One event of the stream is larger than {limit} bytes. Expected small ones; raise the cap if it is real.")
+    return WireError(
+        f"One event of the stream is larger than {limit} bytes, the maximum. Check the address, or ask for a shorter answer."
+    )
 
 
 def split_events(text: bytes) -> list[bytes]:
@@ -281,4 +283,4 @@ def error_data(event: bytes) -> bytes | None:
     if isinstance(value, dict) and "error" in value:
         return said
     words = value if isinstance(value, dict) else str(value)
-    return msgspec.json.encode({"error": words or "The server sent an error without a word about it."})
+    return msgspec.json.encode({"error": words or "The server sent an error without a message."})

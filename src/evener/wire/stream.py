@@ -354,4 +354,4 @@ def settle(events: EventReading, found: list[Delta], unread: Sequence[bytes]) ->
 def unreadable_error(error: Exception, frame: bytes, what: str) -> WireError:
     """Return the error for bytes that are not what was expected."""
     start = frame[:60].decode(errors="replace")
-    return WireError(f"Expected {what}, but the bytes are not: {error}. They begin with {start!r}.")
+    return WireError(f"Expected {what}, but the bytes cannot be read as that: {error}. They begin with {start!r}.")

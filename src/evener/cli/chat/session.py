@@ -350,7 +350,7 @@ class Session:
             raise UsageError("There is nothing to export yet.")
         store = self._harness.store
         if not isinstance(store, Portable):
-            raise UsageError("Threads of this kind of store cannot be exported here.")
+            raise UsageError("This kind of store cannot export threads. Use a store of Evener.")
         path = self.folder / os.path.expanduser(name or f"{self._thread.log[:8]}.jsonl")
         await write_export(store, self._thread.log, path)
         return path

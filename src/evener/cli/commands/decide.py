@@ -162,7 +162,7 @@ def _answer(answers: Sequence[str], chosen: Mapping[str, Approval]) -> dict[str,
 def _parse_edit(text: str) -> dict[str, object]:
     arguments = parse_arguments(text)
     if isinstance(arguments, str):
-        raise UsageError(f"--edit takes the new arguments as one JSON object, as in '{{\"amount\": 3}}': {arguments}.")
+        raise UsageError(f"--edit must be one JSON object, as in '{{\"amount\": 3}}', but {arguments}. Correct it.")
     return arguments
 
 

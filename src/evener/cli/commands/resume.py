@@ -86,8 +86,8 @@ async def _find_by_log(options: RunOptions, log: str, state: RunState, store: St
 def _find_by_name(name: str) -> Harness:
     if ":" in name:
         raise UsageError(
-            f"The log names the harness {name!r}. That is code, and code is not run because a log names it: "
-            f"give it yourself with --harness {name}, or resume without it, with --model and --tools."
+            f"The log names the harness {name!r}. Evener does not load it, because loading it would run code that only the "
+            f"log names. Give it yourself with --harness {name}, or resume without it, with --model and --tools."
         )
     try:
         return find_harness(name)

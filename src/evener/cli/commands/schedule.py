@@ -31,7 +31,7 @@ async def _manage(harness: Harness, prompt: str, name: str, every: float, cron: 
         if remove:
             if not await tables.remove_schedule(remove):
                 raise UsageError(f"There is no schedule {remove!r}. `evener schedule` without a prompt lists them.")
-            say(f"evener: the schedule {remove!r} is gone; runs that it began go on")
+            say(f"evener: Removed the schedule {remove!r}. The runs that it has submitted continue.")
         elif prompt:
             made = make_schedule(name, harness.name, prompt, every=every, cron=cron)
             if not await tables.put_schedule(made):

@@ -37,7 +37,7 @@ def serve_mcp(options: ServeOptions) -> int:
     try:
         from evener.mcp.server import serve_http, serve_stdio
     except ImportError as error:
-        raise UsageError(f"To serve MCP needs the package `mcp` ({error}). Install it: pip install 'evener[mcp]'.") from None
+        raise UsageError(f"Serving MCP needs the package `mcp` ({error}). Install it: pip install 'evener[mcp]'.") from None
     harness = make_harness(options)
     if options.http is None:
         asyncio.run(serve_stdio(harness, approve=options.approve))
@@ -77,7 +77,7 @@ def serve_pages(options: ServeOptions) -> int:
     try:
         from evener.web.app import serve_web
     except ImportError:
-        raise UsageError("To serve web pages needs Starlette. Install it: pip install 'evener[web]'.") from None
+        raise UsageError("Serving web pages needs Starlette. Install it: pip install 'evener[web]'.") from None
     token = os.environ.get(options.token, "") if options.token else ""
     if options.token and not token:
         raise UsageError(

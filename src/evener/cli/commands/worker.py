@@ -18,7 +18,7 @@ def run(*, harness: str, engine: str, slots: int, silence: float, temporal: str,
     if slots < 1:
         raise UsageError(f"--slots is {slots}; a worker needs at least one.")
     if silence <= 0:
-        raise UsageError(f"--silence is {silence:g} seconds; it must be more than none.")
+        raise UsageError(f"--silence is {silence:g} seconds; it must be above 0.")
     found = find_harness(harness)
     if engine == "temporal":
         return asyncio.run(_closing(found, _work_with_temporal(found, slots, silence, temporal)))

@@ -45,7 +45,7 @@ def _point(place: object) -> a.Point:
     match place:
         case [x, y] | {"x": x, "y": y}:
             return a.Point(_whole(x), _whole(y))
-    raise ValueError("no place, or that of an element, which is not known")
+    raise ValueError("expected the coordinates of a point; elements are not supported")
 
 
 def _place(given: Given) -> a.Point | None:
@@ -56,7 +56,7 @@ def _place(given: Given) -> a.Point | None:
 
 def _whole(value: object) -> int:
     if not isinstance(value, int | float) or value < 0:
-        raise ValueError("no place on a screen")
+        raise ValueError("a coordinate must be a number, 0 or more")
     return int(value)
 
 
@@ -94,7 +94,7 @@ def _drag(given: Given, _screen: a.Screen) -> list[a.Action]:
         }:
             path = [[x, y], [right, down]]
         case _:
-            raise ValueError("no way to drag along")
+            raise ValueError("expected the start and the end of the drag")
     return [msgspec.convert({"path": [_point(step) for step in path], "keys": _keys(given)}, a.Drag)]
 
 

@@ -144,8 +144,8 @@ MOST_FAULTS = 20
 LOG = "number, log, base, length, head, thread, harness, began, changed, parent, parent_seq, parent_hash"
 ROW = "seq, version, rule, at, kind, digest, chain, payload, erased, stone"
 MISSING = (
-    "The sidecar file is missing. What is in the store was checked, but whether the end of a log was lost cannot be told. "
-    "A new one is begun with the next checkpoint."
+    "The sidecar file is missing. The content of the store was checked, but the loss of the end of a log cannot be detected. "
+    "The next checkpoint creates a new sidecar file."
 )
 
 
@@ -242,7 +242,7 @@ def _safely(log: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     except EvenerError:
         raise
     except Exception as error:
-        yield Finding(log, 0, f"The database cannot read all of it ({type(error).__name__}: {error}).")
+        yield Finding(log, 0, f"The database cannot read a part of the store ({type(error).__name__}: {error}).")
 
 
 def _list_wanted(connection: "sqlite3.Connection", log: str) -> list[LogPlace]:
@@ -274,7 +274,7 @@ def _absent(places: Iterable[LogPlace], witness: Witness) -> Iterator[Finding]:
     there = {place.log for place in places}
     for log, marks in witness.marks.items():
         if log not in there:
-            yield Finding(log, 0, f"The whole log is gone: the sidecar knows that it had {marks[-1].seq} events.")
+            yield Finding(log, 0, f"The whole log is gone: according to the sidecar, it had {marks[-1].seq} events.")
 
 
 def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: Told, witness: Witness) -> Iterator[str]:
@@ -284,7 +284,7 @@ def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: 
     if told.unread:
         yield f"{told.unread} lines of the sidecar file cannot be read; the others were."
     if witness.foreign & {place.log for place in places}:
-        yield "The sidecar file speaks of these logs in another store. It was begun there, or one of the two has been changed."
+        yield "The sidecar file has records of these logs from another store: it is from there, or one of the two has changed."
 
 
 def _log(connection: "sqlite3.Connection", place: LogPlace, check: LogVerifier) -> Iterator[Finding]:
@@ -297,13 +297,13 @@ def _log(connection: "sqlite3.Connection", place: LogPlace, check: LogVerifier) 
         else:
             yield from _event(place, row, chain, check)
         if row.erased is not None and not check.witness.knows(place.log, row):
-            yield Finding(place.log, row.seq, "It was erased, and the sidecar does not know of that.", damage=False)
+            yield Finding(place.log, row.seq, "It was erased, but the sidecar has no record of that.", damage=False)
         seq, chain, at = row.seq, row.chain, row.at
         chains[seq] = chain
     if (seq, chain) != (place.length, place.head):
-        yield Finding(place.log, seq, f"The log ends here, and not as it should with event {place.length}.")
+        yield Finding(place.log, seq, f"The log ends here, but it should end with event {place.length}.")
     if at != place.changed:
-        yield Finding(place.log, seq, "The list of logs has another time for the last change than the last event.")
+        yield Finding(place.log, seq, "The list of logs has another time for the last change than this last event.")
     yield from (Finding(place.log, known, what) for known, what in _is_known(connection, place, check.witness, chains))
 
 
@@ -355,7 +355,7 @@ def _content(place: LogPlace, row: VerifiedRow, event: Event) -> Iterator[str]:
     if (KINDS[type(event)], event.at) != (row.kind, row.at):
         yield "Its kind or time is not the one it was written with."
     if row.erased is not None and encode_event(event) != encode_event(blanked(event)):
-        yield "It was erased, and something is said in its place."
+        yield "It was erased, but it still has content."
     if row.seq == place.base + 1:
         first = event if isinstance(event, Opened) else Opened(at=event.at, thread=place.log)
         named = (first.thread, first.harness, first.at, first.parent, first.parent_seq, first.parent_hash)
@@ -368,16 +368,19 @@ def _is_known(
 ) -> Iterator[tuple[int, str]]:
     """Yield what a child, a checkpoint or the sidecar knows of a log, and what is not so."""
     if place.base and not _hangs_together(connection, place):
-        yield place.base + 1, f"The event of the log {place.parent!r} that it goes on from is not what it was."
+        yield (
+            place.base + 1,
+            f"The event of the log {place.parent!r} after which this log was forked has changed or is missing.",
+        )
     found = connection.execute("SELECT seq, chain FROM checkpoints WHERE log = ?", (place.number,)).fetchone()
     if found is not None and chains.get(found[0]) != found[1]:
-        yield found[0], "It is not what it was at the last checkpoint in the store."
+        yield found[0], "Its hash differs from that of the last checkpoint in the store."
     for mark in witness.marks.get(place.log, ()):
         chain = chains.get(mark.seq)
         if chain is None:
-            yield mark.seq, f"The sidecar knows that the log had {mark.seq} events. The end of it is lost."
+            yield mark.seq, f"The log had {mark.seq} events, according to the sidecar. Its end is lost."
         elif chain.hex() != mark.hash:
-            yield mark.seq, "It is not what the sidecar knows that it was."
+            yield mark.seq, "Its hash differs from the one in the sidecar."
 
 
 def _hangs_together(connection: "sqlite3.Connection", place: LogPlace) -> bool:

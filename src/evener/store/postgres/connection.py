@@ -43,18 +43,22 @@ class StoreUnreachable(StoreError):
 # By the class of the SQLSTATE, or the whole of it.
 TABLE: dict[str, tuple[type[StoreError], str, str]] = {
     "53100": (StoreFull, "has no room left", "Free some space on the server and try again."),
-    "53": (StoreBusy, "is short of memory or connections", "Try again; if it stays so, allow it more."),
+    "53": (StoreBusy, "is short of memory or connections", "Try again; if it stays so, raise the limits of the server."),
     "40": (StoreBusy, "could not decide between two writers", "Try again."),
     "55P03": (StoreBusy, "was locked by another connection for too long", "Try again."),
-    "57014": (StoreBusy, "took longer than a statement may", "Try again; if it stays so, look at the server's load."),
+    "57014": (StoreBusy, "cancelled a statement that took too long", "Try again; if it stays so, look at the server's load."),
     "42501": (
         StoreError,
-        "may not be used so by this role",
-        "Give the role the rights that docs/scale.md lists, or use another.",
+        "does not grant this role the rights for that",
+        "Give the role the rights that docs/scale.md lists, or use another role.",
     ),
     **dict.fromkeys(
         ("42P07", "42P01", "42703"),
-        (StoreError, "has other tables in this schema than ours", "Give a schema of its own: PostgresStore(..., schema=...)."),
+        (
+            StoreError,
+            "has tables in this schema that are not those of Evener",
+            "Give a schema of its own: PostgresStore(..., schema=...).",
+        ),
     ),
     "28": (StoreError, "does not let this user in", "Check user and password in the address."),
     "3D": (StoreError, "has no database of that name", "Make the database, or correct the address."),
@@ -109,8 +113,8 @@ def check_address(address: str) -> str:
     if not sound:
         address, parts = "", {}  # a traceback may be printed with its locals
         raise UsageError(
-            "This is no address of a PostgreSQL database. Write postgresql://user@host:5432/database; characters as / @ : # in "
-            "a user or a password are written as in %2F."
+            "This is not the address of a PostgreSQL database. Write postgresql://user@host:5432/database, and percent-encode "
+            "/ @ : and # in the user and the password (%2F for a slash)."
         )
     return address
 

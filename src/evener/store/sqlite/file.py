@@ -45,7 +45,7 @@ class StoreFull(StoreError):
 
 # By SQLite's primary result code; one extended code stands before its primary.
 TABLE: dict[int, tuple[type[StoreError], str, str]] = {
-    IOERR_WRITE: (StoreFull, "could not be written, most likely for want of space", "Free some space and try again."),
+    IOERR_WRITE: (StoreFull, "could not be written, most likely because the disk is full", "Free some space and try again."),
     3: (StoreError, "may not be accessed", "Check the owner and the mode of the file and its folder."),
     5: (StoreBusy, "was locked by another process for too long", "Try again; if it stays so, find what holds it open."),
     6: (StoreBusy, "was locked by another connection for too long", "Try again."),
@@ -182,7 +182,7 @@ def _refuse_other_kinds(path: Path) -> None:
     if kind != stat.S_IFREG:
         raise StoreError(
             f"The store {path} cannot be made: {KINDS.get(kind, 'It is no regular file')}. The store and "
-            "the files beside it under its name must be regular files. Nothing was written. Give another path, or move that."
+            "the files beside it under its name must be regular files. Nothing was written. Give another path, or move it away."
         )
 
 

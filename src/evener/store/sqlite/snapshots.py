@@ -114,8 +114,8 @@ class Pager:
         head = self._alone(partial(_head_at, log=log, seq=seq, guard=self._guard))
         if head is None or head.depth != depth or head.message.id != last:
             raise Damaged(
-                f"The messages of the log {log!r} up to event {seq} are not those that were there when it was opened. Nothing "
-                "was changed. Open the thread again."
+                f"The messages of the log {log!r} up to event {seq} have changed since the log was opened. Nothing was "
+                "written. Open the thread again."
             )
         return head.parent
 

@@ -653,8 +653,8 @@ class WalScrubber:
         if not self.left:
             return []
         what = (
-            f"What was erased still lies in {self._store.name}-wal, because another process read the store meanwhile. It goes "
-            "with one of the next writes, or when every process has closed the store."
+            f"Erased content is still in {self._store.name}-wal, because another process read the store meanwhile. One of the "
+            "next writes removes it; so does the last process that closes the store."
         )
         return [Finding("", 0, what, damage=False)]
 

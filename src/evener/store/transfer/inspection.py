@@ -103,7 +103,7 @@ class Inspection:
         """Look at one more line."""
         self._number += 1
         if self._ended:
-            raise self._bad("a line stands after the end")
+            raise self._bad("there is a line after the end")
         match read(data, self._number):
             case ThreadLine() as line if not self._blobs:
                 self._open(line)
@@ -118,7 +118,7 @@ class Inspection:
             case End() as line:
                 self._finish(line)
             case line:
-                raise self._bad(f"a line of kind {type(line).__name__} cannot stand here")
+                raise self._bad(f"a line of kind {type(line).__name__} is not allowed here")
         self.last = data.rstrip(b"\r\n") + b"\n"
         self._digest.update(self.last)
         if not self._blobs:
@@ -133,7 +133,7 @@ class Inspection:
     def _open(self, line: ThreadLine) -> None:
         self._close()
         if line.version != VERSION or line.thread in self._starts:
-            raise self._bad("the thread has another version than the first, or stands here a second time")
+            raise self._bad("the thread has another version than the first thread, or occurs a second time")
         self._check_labels(line)
         self._thread, self._section = line, sha256()
         self._starts[line.thread] = []
@@ -158,9 +158,9 @@ class Inspection:
         if branch.parent and self._hash(branch.parent, branch.base) != branch.parent_hash:
             raise self._bad(f"event {branch.base} of the parent {branch.parent!r} is not there or has another hash")
         if not branch.parent and (branch.base or branch.parent_hash):
-            raise self._bad("the root says that something stands before it")
+            raise self._bad("the root has no parent, but names events before it")
         if not branch.parent and (self._branches or self._thread is None or branch.log != self._thread.thread):
-            raise self._bad("a thread has one root, which has its id and stands first")
+            raise self._bad("a thread has one root, which has the id of the thread and comes first")
         if branch.length <= branch.base:
             raise self._bad(f"the log {branch.log!r} has no events of its own")
         self._branches[branch.log] = self._present = branch
@@ -170,7 +170,7 @@ class Inspection:
     def _check_event(self, branch: CargoBranch, record: CargoEvent) -> None:
         chain = self._chains[branch.log]
         if record.seq != branch.base + len(chain) // HASH + 1 or record.seq > branch.length:
-            raise self._bad(f"event {record.seq} cannot stand here")
+            raise self._bad(f"event {record.seq} is not allowed here")
         event = self._decode(record)
         if str(type(event).__struct_config__.tag) != record.kind or event.at != record.at:
             raise self._bad("the payload is of another kind or time than the line says")
@@ -181,11 +181,11 @@ class Inspection:
         if record.seq == branch.length and record.at != branch.changed:
             raise self._bad("the last event of the log has another time than the line of the log says")
         if branch.erased is not None and record.erased is None:
-            raise self._bad("the log is said to be erased, and this event is not")
+            raise self._bad("the log is marked as erased, but this event is not")
         if record.erased is None and digest_of(record.payload) != record.digest:
             raise self._bad("the payload has another digest than the line says")
         if record.erased is not None and encode_event(blanked(event)) != record.payload:
-            raise self._bad("the event is said to be erased, and still says something")
+            raise self._bad("the event is marked as erased, but still has content")
         before = bytes(chain[-HASH:]) or origin_of(branch.log)
         wanted = self._link(before, record)
         if wanted != record.chain:
@@ -197,7 +197,7 @@ class Inspection:
         said = event if isinstance(event, Opened) else Opened(at=event.at, thread=branch.log)
         wanted = (thread, branch.harness, branch.began, branch.parent, branch.base, branch.parent_hash)
         if (said.thread, said.harness, said.at, said.parent, said.parent_seq, said.parent_hash) != wanted:
-            raise self._bad("the first event of the log says something else than the lines before it")
+            raise self._bad("the first event of the log contradicts the lines before it")
 
     def _check_labels(self, line: ThreadLine) -> None:
         try:
@@ -223,7 +223,7 @@ class Inspection:
             raise self._bad("the thread is not complete")
         first, *others = self._starts
         if set(others) - set(threads_inside(first, lambda thread: self._starts[thread], lambda log: self._logs.get(log, ""))):
-            raise self._bad("a thread in it does not lie inside a call of the first")
+            raise self._bad("it contains a thread that no call of the first thread began")
         if (line.lines, line.sha256) != (self._number - 1, self._digest.hexdigest()):
             raise self._bad("the lines before the end are not those that were written")
         self._ended = True

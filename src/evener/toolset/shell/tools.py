@@ -84,7 +84,9 @@ class ShellTools:
         if "\0" in command:
             raise ModelRetry("The command has a NUL byte. Leave it out.")
         if (size := len(command.encode(errors="replace"))) > MOST_COMMAND:
-            raise ModelRetry(f"The command has {size:,} bytes, of at most {MOST_COMMAND:,}. Write a file, and run that.")
+            raise ModelRetry(
+                f"The command has {size:,} bytes; at most {MOST_COMMAND:,} are allowed. Write a file, and run that."
+            )
         if background and self._running() >= MOST_JOBS:
             raise ModelRetry(f"{MOST_JOBS} jobs are running, which is the most. Stop one with jobs first.")
         try:

@@ -197,7 +197,9 @@ def _exchange(document: bytes, where: str, path: str) -> RecordedExchange:
     if response is not None:
         pieces = tuple(map(_bytes, response.pieces))
         if b"" in pieces:
-            raise _bad(where, "a piece is empty; none ever is", f"{path}.response.pieces[{pieces.index(b'')}]")
+            raise _bad(
+                where, "a piece is empty; each must have at least one byte", f"{path}.response.pieces[{pieces.index(b'')}]"
+            )
         answer = RecordedAnswer(response.status, response.headers, pieces, response.closed)
     return RecordedExchange(request.method, request.url, request.headers, _body(request, where, path), answer, stored.error)
 
@@ -224,7 +226,7 @@ def _body(request: _Request, where: str, path: str) -> bytes:
             return text.encode()
         case _Request(json=UnsetType(), text=UnsetType(), base64=bytes(content)):
             return content
-    raise _bad(where, "its request has not exactly one of json, text and base64", f"{path}.request")
+    raise _bad(where, "its request must have exactly one of json, text and base64", f"{path}.request")
 
 
 def _bad(where: str, why: str, path: str = "") -> BadDocument:

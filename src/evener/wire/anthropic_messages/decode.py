@@ -278,7 +278,7 @@ SAID = {
     "tool_use": ("type", "id", "name", "input"),
 }
 """The blocks that have a neutral form, and their fields that it holds: the others go into a seal."""
-TWO_MESSAGES = "A second message began in one stream. Expected one; nothing of them counts. Ask again."
+TWO_MESSAGES = "The stream contains a second message; one was expected. Both are discarded. Ask again."
 Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
 

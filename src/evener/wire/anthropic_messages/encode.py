@@ -389,7 +389,7 @@ def _trim_end(out: ExchangeWriter, said: Message) -> Message:
     if type(last) is not TextBlock or not last.text[-1:].isspace():
         return said
     out.message = said
-    out.lose("repaired", "text", "what is to be gone on with may not end in white space", last, at="text")
+    out.lose("repaired", "text", "the text that the model continues may not end in white space", last, at="text")
     return replace(said, blocks=(*blocks[:-1], replace(last, text=last.text.rstrip())))
 
 
@@ -430,7 +430,7 @@ def _block(out: ExchangeWriter, block: Block, role: str, message: Message, lead:
 
 def _text(out: ExchangeWriter, block: TextBlock, lead: str) -> None:
     if not block.text.strip():
-        out.drop("text", "it was empty and only its seal counted, which is not of this wire", block)
+        out.drop("text", "it was empty, and its seal belongs to another wire", block)
         return
     own: Body = {"type": "text", "text": lead + block.text}
     if block.seal is not None or block.citations:
@@ -500,7 +500,7 @@ def _result(out: ExchangeWriter, result: ToolResult) -> None:
     if result.is_error:
         own["is_error"] = True
         if not content:
-            out.lose("added", "tool_result.text", "an error without a word is refused", result)
+            out.lose("added", "tool_result.text", "this wire refuses an error without text", result)
             content = [TextBlock("error")]
     if not content:
         out.block(own, result.cache, out.comma)  # no content at all is legal, an empty list is not (sheet 3)

@@ -603,7 +603,7 @@ class _Turn(msgspec.Struct, gc=False):
         half = self.half
         if half is None:
             self.half = Partial(-1, {}, {}, spoilt=True)
-            raise msgspec.ValidationError("a piece of no call")
+            raise msgspec.ValidationError("a piece that belongs to no call")
         half.beside.update({name: value.copy() for name, value in own.items()})
         if half.add(inner):
             self.half = None

@@ -364,7 +364,7 @@ def _text(out: ExchangeWriter, block: TextBlock, message: Message) -> Iterator[P
     if block.text.strip() or SIGNATURE in own:
         yield {"text": block.text, **own}, block.cache
     else:
-        out.drop("text", "it was empty and its seal cannot go", block)
+        out.drop("text", "it was empty and its seal cannot be sent", block)
 
 
 def _reasoning(out: ExchangeWriter, block: ReasoningBlock) -> Iterator[Part]:
@@ -413,7 +413,7 @@ def _write_hosted(out: ExchangeWriter, block: HostedBlock, message: Message) -> 
 
 
 def _line(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) -> Value:
-    out.degrade(block.kind, "it cannot go here; sent as a line", block)
+    out.degrade(block.kind, "this wire cannot take it here; sent as a line", block)
     return {"text": placeholder(block)}
 
 

@@ -564,7 +564,7 @@ class _AssistantDraft:
             self._parts.append(text_part(self.out, block, self._lead))
             self._lead = ""
         else:
-            self.out.drop("text", "it was empty and only its seal counted", block)
+            self.out.drop("text", "it was empty and its seal cannot be sent", block)
 
     def _add_hosted(self, block: HostedBlock) -> None:
         """Add a part as it came, or fields of the message, where the row takes them."""

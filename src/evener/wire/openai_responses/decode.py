@@ -333,7 +333,7 @@ COMPACTED = "response.compaction"
 KEPT = ("response.output_item.", "response.output_text.", "response.created")
 """How events are named that must be understood, besides the terminal ones."""
 PARTS = "\n\n"
-TWO_ANSWERS = "A second answer began in one stream. Expected one; nothing of them counts. Ask again."
+TWO_ANSWERS = "The stream contains a second answer; one was expected. Both are discarded. Ask again."
 # Events whose content stands again, whole, in `output_item.done`.
 SAID_AGAIN = (
     *("response.content_part.", "response.output_text.done", "response.output_text.annotation.added", "response.refusal.done"),
@@ -702,7 +702,7 @@ def _raise_for(response: _Response, body: bytes, found: list[d.Delta]) -> None:
         complaint = complaint_of(body)
         if complaint:
             raise make_error(complaint, {})
-        raise WireError("The response failed and says nothing about it. Ask again.")
+        raise WireError("The response failed, and the provider gave no reason. Ask again.")
 
 
 def _is_failed(response: _Response, found: list[d.Delta]) -> bool:

@@ -139,10 +139,10 @@ def _find_new(ask: Ask, rules: RepairRules) -> tuple[list[Message], tuple[Loss, 
     """Return the messages that are new to the provider, and what it took to make them legal; or why they cannot be told."""
     node = _find_node(ask.transcript, ask.state.after)
     if node is None or not ask.state.id:
-        return "the answer after which it was to go on is not in this conversation"
+        return "the answer to continue from is not in this conversation"
     if node.message.origin != ask.target:
-        return "the answer after which it was to go on is of another model, account or endpoint"
-    return _split_new(ask.transcript, node, rules) or "the answer after which it was to go on had to be mended"
+        return "the answer to continue from is of another model, account or endpoint"
+    return _split_new(ask.transcript, node, rules) or "the answer to continue from had to be repaired"
 
 
 def _find_node(transcript: Transcript, message: str) -> Node | None:
@@ -507,7 +507,7 @@ def _why_broken(out: ExchangeWriter, thoughts: Sequence[ReasoningBlock], made: S
         return ""
     if first is None:
         return "nothing follows that was made with it"
-    return "what was made with it cannot go" if type(first) is HostedBlock and not _is_own(out, first, "assistant") else ""
+    return "what was made with it cannot be sent" if type(first) is HostedBlock and not _is_own(out, first, "assistant") else ""
 
 
 def _write_items(out: ExchangeWriter, blocks: Sequence[Block], forms: Forms) -> None:
@@ -555,7 +555,7 @@ def _write_texts(out: ExchangeWriter, blocks: Sequence[TextBlock]) -> None:
     item.pop("status", None)
     for block, seal in zip(blocks, seals, strict=True):
         if not block.text.strip() and "content" not in item:
-            out.drop("text", "it was empty and its seal cannot go", block)
+            out.drop("text", "it was empty and its seal cannot be sent", block)
             continue
         content: object = [_write_text(block, seal)] if seal.part else block.text
         _write_item(out, {"role": "assistant", **item, "content": content})
@@ -669,7 +669,7 @@ def _write_hosted(out: ExchangeWriter, block: HostedBlock, role: str) -> None:
         if item.pop("id", None) is None or block.opens or word(fields(block.raw).get("type")) in WHOLE:
             _write_item(out, item)  # known by its call, or by what it holds
             return
-        why = "the reasoning that it was made with cannot go"
+        why = "the reasoning that it was made with cannot be sent"
     out.degrade("hosted", f"{why}; sent as a line ({block.text or 'no text'})", block)
     _write_item(out, {"role": role, "content": placeholder(block)})
 
