@@ -10,6 +10,7 @@ import pytest
 
 from evener import Harness, tool
 from evener.cli import main
+from evener.cli.stores import without_password
 from evener.errors import BadValue, StoreError, UsageError
 from evener.store import LeaseHeld, LeaseLost, Note, SqliteStore, export_lines, import_lines
 from evener.store.postgres import PostgresStore
@@ -177,7 +178,7 @@ def test_a_command_to_resume_does_not_show_the_password(capsys: pytest.CaptureFi
         await store.aclose()
 
     run(scenario())
-    assert main(["resume", "--store", f"{address}&sslpassword=hunter2secret", "to-resume"]) == 2
+    assert main(["resume", "--store", f"{address}&sslpassword=hunter2secret&pass%77ord=hunter2secret", "to-resume"]) == 2
     said = capsys.readouterr().err
     assert "evener run --store 'postgresql://postgres@/postgres?host=" in said
     assert "hunter2" not in said
@@ -481,3 +482,16 @@ def test_what_is_no_address_is_told_without_its_password(address: str) -> None:
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "cret" not in "".join(shown.format_exception_only())
     assert not any(address in repr(frame.locals) for frame in shown.stack if frame.name == "check_address")
+
+
+@pytest.mark.parametrize("given", [" postgresql://u:hunter2@host/x", "postgresql:u:hunter2@host/x", "host=h password=hunter2"])
+def test_a_misspelt_address_is_no_file_and_its_password_is_not_shown(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["threads", "--store", given]) == 2
+    said = capsys.readouterr()
+    assert "no path of a store file" in said.err
+    assert "hunter2" not in said.err + said.out
+
+
+def test_a_password_with_signs_that_libpq_takes_is_not_shown() -> None:
+    for password in ("a#hunter2", "a?hunter2", "a:hunter2", "a@hunter2"):
+        assert without_password(f"postgresql://u:{password}@host/x?sslmode=require") == "postgresql://u@host/x?sslmode=require"

@@ -30,7 +30,7 @@ MOST_IDLE = 5.0
 LONGEST_STATEMENT = 300.0
 NAME = "evener"
 TOO_MANY = "53300"
-PASSWORDS = ("password", "sslpassword")
+PASSWORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 UNFIT = "22021"
 
 

@@ -83,7 +83,8 @@ def _code(error: Exception) -> tuple[int, str]:
     return 0, type(error).__name__
 
 
-ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+ADDRESS = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]+:/|postgres(?:ql)?:)|(?:.*?\s)?((?:ssl)?password\s*=)", re.DOTALL)
+"""A URL, also with a space before it, or the `name=value` words of libpq with a password."""
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 COMPANIONS = ("", "-wal", "-shm", ".heads")
@@ -131,7 +132,7 @@ def path_of(given: str | os.PathLike[str] | None) -> Path:
     text = os.fspath(given)
     if found := ADDRESS.match(text):  # of which no more is shown: it may hold a password
         raise UsageError(
-            f"An address that begins with {found[0]!r} is no path of a store file. Nothing was created. Give a path, as in "
+            f"An address with {found[1] or found[2]!r} is no path of a store file. Nothing was created. Give a path, as in "
             'store="evener.db", or the address of a PostgreSQL database, as in store="postgresql://user@host/database".'
         )
     if text in ("", ":memory:") or "\0" in text:
