@@ -5,6 +5,7 @@ import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -22,6 +23,9 @@ from evener.testing.postgres import PostgresServer
 from evener.transcript.blocks import ToolCall
 from tests.patience import PATIENCE
 from tests.store.stores import QUICK, Clock, new_schema, opened, postgres, run, said, texts
+
+OUTAGE = 3.5
+"""Seconds after which a pool of psycopg waits for four more before it connects again."""
 
 
 @asynccontextmanager
@@ -140,6 +144,25 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goe
 
     with PostgresServer(within=QUICK) as server:
         run(scenario(server))
+
+
+def test_after_an_outage_that_outlasts_our_patience_a_store_reads_and_erases_at_once() -> None:
+    async def scenario() -> None:
+        with PostgresServer(within=QUICK) as server:
+            store = PostgresStore(server.address, busy=0.2)
+            await (await store.create("a", opened("a"), holder="me")).aclose()
+            await store.read("a")
+            server.kill()
+            deadline = monotonic() + OUTAGE
+            while monotonic() < deadline:
+                with pytest.raises(StoreUnreachable):
+                    await store.read("a")
+            server.start()
+            assert len(await store.read("a")) == 1
+            assert await store.erase("a") == 1
+            await store.aclose()
+
+    run(scenario())
 
 
 def test_what_broke_before_its_commit_was_sent_is_done_again() -> None:

@@ -252,6 +252,7 @@ class Dial:
             min_size=0,
             max_size=size,
             timeout=self.patience,
+            reconnect_timeout=self.patience,  # each try waits twice as long as the last, after a long outage for minutes
             open=True,
         )
 
