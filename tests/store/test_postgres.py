@@ -290,6 +290,36 @@ def test_the_command_line_copies_lists_and_verifies(tmp_path: Path, capsys: pyte
     assert main(["copy", "--from", source, "--to", source]) == 2
 
 
+def test_a_copy_goes_on_after_a_thread_that_the_new_store_has_with_other_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = str(tmp_path / "evener.db"), str(tmp_path / "new.db")
+
+    async def add(name: str, path: str) -> None:
+        store = SqliteStore(path)
+        log, _ = await store.open(name, holder="me")
+        await log.append(said("more"))
+        await store.aclose()
+
+    async def make(name: str) -> None:
+        store = SqliteStore(source)
+        await (await store.create(name, opened(name), holder="me")).aclose()
+        await store.aclose()
+
+    for name in "ab":
+        run(make(name))
+    assert main(["copy", "--from", source, "--to", target]) == 0
+    run(add("a", source))
+    run(add("b", source))
+    run(make("c"))
+    capsys.readouterr()
+    assert main(["copy", "--from", source, "--to", target]) == 1
+    said_then = capsys.readouterr()
+    assert said_then.out.split() == ["c"]
+    assert said_then.err.count("with other content") == 2
+    assert "Copied 1 thread, and not 2" in said_then.err
+
+
 def test_a_harness_takes_the_address_of_a_database() -> None:
     @tool
     def add(a: int, b: int) -> int:
