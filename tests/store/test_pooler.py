@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 import pytest
 
@@ -15,17 +15,27 @@ from evener.store.postgres import PostgresStore
 from tests.store.stores import new_schema, opened, postgres, run, said, texts
 
 SOCKET = ".s.PGSQL.5432"
-Session = tuple[BinaryIO, bytes, threading.Lock]
+
+
+class Stream(Protocol):
+    """A connection, as far as messages are read from it and written to it."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def write(self, data: bytes, /) -> int: ...
+    def flush(self) -> None: ...
+
+
+Session = tuple[Stream, bytes, threading.Lock]
 """A connection to the server, how the server greeted it, and who uses it now."""
 
 
-def read_message(stream: BinaryIO) -> bytes:
+def read_message(stream: Stream) -> bytes:
     """Return the next message of the protocol; empty at the end."""
     head = stream.read(5)
     return head + stream.read(struct.unpack(">I", head[1:])[0] - 4) if len(head) == 5 else b""
 
 
-def read_until(stream: BinaryIO, kinds: bytes) -> bytes:
+def read_until(stream: Stream, kinds: bytes) -> bytes:
     """Return all messages up to one of these kinds, with it; empty at the end."""
     read = b""
     while message := read_message(stream):
@@ -92,7 +102,7 @@ class Pooler:
                 with turn:
                     self._pass_on(asked, near, server)
 
-    def _pass_on(self, asked: bytes, near: BinaryIO, server: BinaryIO) -> None:
+    def _pass_on(self, asked: bytes, near: Stream, server: Stream) -> None:
         while asked:
             server.write(asked)
             server.flush()
