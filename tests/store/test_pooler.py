@@ -48,11 +48,14 @@ def read_until(stream: Stream, kinds: bytes) -> bytes:
 class Pooler:
     """Passes messages on as a pooler does. `shared`: all clients have one session, each for a transaction at a time.
 
-    With a `refusal` it answers each new client with that.
+    `reused`: a client gets the session of one that has left, as it was left. With a `refusal` it answers each new client with
+    that.
     """
 
-    def __init__(self, place: Path, *, shared: bool, refusal: str) -> None:
+    def __init__(self, place: Path, *, shared: bool, reused: bool, refusal: str) -> None:
         self._shared = shared
+        self._reused = reused
+        self._left: list[Session] = []
         self._refusal = refusal.encode()
         self._sessions: list[Session] = []
         self._open = ExitStack()
@@ -74,6 +77,8 @@ class Pooler:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _session(self, startup: bytes) -> Session:
+        if self._left:
+            return self._left.pop()
         if not (self._shared and self._sessions):
             there = self._open.enter_context(socket.socket(socket.AF_UNIX))
             there.connect(str(postgres().folder / SOCKET))
@@ -93,11 +98,12 @@ class Pooler:
                 fields = b"SFATAL\0C08P01\0M" + self._refusal + b"\0\0"
                 near.write(b"E" + struct.pack(">I", len(fields) + 4) + fields)
                 return
-            server, greeting, turn = self._session(startup)
+            session = server, greeting, turn = self._session(startup)
             near.write(greeting)
             near.flush()
             while asked := read_until(near, b"QSX"):
                 if asked[:1] == b"X":
+                    self._left += [session] if self._reused else []
                     return
                 with turn:
                     self._pass_on(asked, near, server)
@@ -113,9 +119,9 @@ class Pooler:
 
 
 @contextmanager
-def pooled(place: Path, *, shared: bool = False, refusal: str = "") -> Iterator[str]:
+def pooled(place: Path, *, shared: bool = False, reused: bool = False, refusal: str = "") -> Iterator[str]:
     """The address of a pooler before the server."""
-    pooler = Pooler(place, shared=shared, refusal=refusal)
+    pooler = Pooler(place, shared=shared, reused=reused, refusal=refusal)
     try:
         yield f"postgresql://postgres@/postgres?host={place}"
     finally:
@@ -151,6 +157,21 @@ def test_a_pooler_that_shares_sessions_is_refused_before_it_makes_a_table(tmp_pa
             assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None
 
     with pooled(tmp_path, shared=True) as address:
+        run(scenario(address, new_schema()))
+
+
+def test_a_pooler_that_resets_no_session_is_named_as_the_reason(tmp_path: Path) -> None:
+    async def scenario(address: str, schema: str) -> None:
+        for name in ("first", "second", "third"):
+            store = PostgresStore(address, schema=schema)
+            log = await store.create(name, opened(name), holder="me")
+            try:
+                for number in range(10):  # a statement is prepared when it has been used five times
+                    await log.append(said(f"{number}"))
+            finally:
+                await store.aclose()
+
+    with pooled(tmp_path, reused=True) as address, pytest.raises(StoreError, match="server_reset_query = DISCARD ALL"):
         run(scenario(address, new_schema()))
 
 

@@ -58,6 +58,14 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
         "Leave them out, or have it ignore them (PgBouncer: ignore_startup_parameters = options).",
     ),
     **dict.fromkeys(
+        ("42P05", "26000"),
+        (
+            StoreError,
+            "is behind a pooler that leaves a client what another one prepared",
+            "Have it keep and reset sessions (PgBouncer: pool_mode = session, server_reset_query = DISCARD ALL).",
+        ),
+    ),
+    **dict.fromkeys(
         ("42P07", "42P01", "42703"),
         (StoreError, "has other tables in this schema than ours", "Give a schema of its own: PostgresStore(..., schema=...)."),
     ),
