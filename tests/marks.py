@@ -47,6 +47,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "store/extras/",
         "store/test_folds.py",
         "store/test_lockout.py",
+        "store/test_pooler.py",
         "store/test_postgres.py",
         "testing/",
         "toolset/",

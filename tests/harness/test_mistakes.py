@@ -203,9 +203,13 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("a model as bytes", lambda: Harness(b"openai:gpt-5"), "not bytes"),  # type: ignore[arg-type]
     ("a system prompt that is a number", lambda: made(system=5), "`system` takes a text"),
     ("a function for the system prompt that takes nothing", lambda: made(system=lambda: "Be brief."), "a PromptContext"),
-    ("a store at another kind of address", lambda: made(store="mysql://user:pass@host/db"), "begins with 'mysql:/'"),
+    ("a store at another kind of address", lambda: made(store="mysql://user:pass@host/db"), "An address with 'mysql:/'"),
     ("a store at an address of SQLite", lambda: made(store="sqlite:///evener.db"), 'Give a path, as in store="evener.db"'),
-    ("a store at an address in words of PostgreSQL", lambda: made(store="password=hush host=db"), "begins with 'password='"),
+    (
+        "a store at an address in words of PostgreSQL",
+        lambda: made(store="password=hush host=db"),
+        "An address with 'password='",
+    ),
     ("a store with a null character", lambda: made(store="a\0b"), "no path of a store file"),
     ("a lease of 0", lambda: SqliteStore("evener.db", lease=0), "`lease` is a number of seconds"),
     ("an unknown effort of a harness", lambda: made(effort="huge"), "must be one of 'off'"),

@@ -10,6 +10,7 @@ import pytest
 
 from evener import Harness, tool
 from evener.cli import main
+from evener.cli.stores import without_password
 from evener.errors import BadValue, StoreError, UsageError
 from evener.store import LeaseHeld, LeaseLost, Note, SqliteStore, export_lines, import_lines
 from evener.store.postgres import PostgresStore
@@ -21,6 +22,9 @@ from evener.testing.postgres import PostgresServer
 from evener.transcript.blocks import ToolCall
 from tests.patience import PATIENCE
 from tests.store.stores import QUICK, Clock, new_schema, opened, postgres, run, said, texts
+
+OUTAGE = 18
+"""So many reads of 0.2 seconds fail. A pool of psycopg then waits for four more seconds before it connects again."""
 
 
 @asynccontextmanager
@@ -141,6 +145,24 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_the_holder_goe
         run(scenario(server))
 
 
+def test_after_an_outage_that_outlasts_our_patience_a_store_reads_and_erases_at_once() -> None:
+    async def scenario() -> None:
+        with PostgresServer(within=QUICK) as server:
+            store = PostgresStore(server.address, busy=0.2)
+            await (await store.create("a", opened("a"), holder="me")).aclose()
+            await store.read("a")
+            server.kill()
+            for _ in range(OUTAGE):
+                with pytest.raises(StoreUnreachable):
+                    await store.read("a")
+            server.start()
+            assert len(await store.read("a")) == 1
+            assert await store.erase("a") == 1
+            await store.aclose()
+
+    run(scenario())
+
+
 def test_what_broke_before_its_commit_was_sent_is_done_again() -> None:
     async def scenario() -> None:
         async with stores() as (store,):
@@ -177,7 +199,7 @@ def test_a_command_to_resume_does_not_show_the_password(capsys: pytest.CaptureFi
         await store.aclose()
 
     run(scenario())
-    assert main(["resume", "--store", f"{address}&sslpassword=hunter2secret", "to-resume"]) == 2
+    assert main(["resume", "--store", f"{address}&sslpassword=hunter2secret&pass%77ord=hunter2secret", "to-resume"]) == 2
     said = capsys.readouterr().err
     assert "evener run --store 'postgresql://postgres@/postgres?host=" in said
     assert "hunter2" not in said
@@ -264,6 +286,36 @@ def test_the_command_line_copies_lists_and_verifies(tmp_path: Path, capsys: pyte
     assert main(["threads", "--json", "--store", str(tmp_path / "new.db")]) == 0
     assert '"a"' in capsys.readouterr().out
     assert main(["copy", "--from", source, "--to", source]) == 2
+
+
+def test_a_copy_goes_on_after_a_thread_that_the_new_store_has_with_other_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = str(tmp_path / "evener.db"), str(tmp_path / "new.db")
+
+    async def add(name: str, path: str) -> None:
+        store = SqliteStore(path)
+        log, _ = await store.open(name, holder="me")
+        await log.append(said("more"))
+        await store.aclose()
+
+    async def make(name: str) -> None:
+        store = SqliteStore(source)
+        await (await store.create(name, opened(name), holder="me")).aclose()
+        await store.aclose()
+
+    for name in "ab":
+        run(make(name))
+    assert main(["copy", "--from", source, "--to", target]) == 0
+    run(add("a", source))
+    run(add("b", source))
+    run(make("c"))
+    capsys.readouterr()
+    assert main(["copy", "--from", source, "--to", target]) == 1
+    said_then = capsys.readouterr()
+    assert said_then.out.split() == ["c"]
+    assert said_then.err.count("with other content") == 2
+    assert "Copied 1 thread, and not 2" in said_then.err
 
 
 def test_a_harness_takes_the_address_of_a_database() -> None:
@@ -483,3 +535,16 @@ def test_what_is_no_address_is_told_without_its_password(address: str) -> None:
     shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "cret" not in "".join(shown.format_exception_only())
     assert not any(address in repr(frame.locals) for frame in shown.stack if frame.name == "check_address")
+
+
+@pytest.mark.parametrize("given", [" postgresql://u:hunter2@host/x", "postgresql:u:hunter2@host/x", "host=h password=hunter2"])
+def test_a_misspelt_address_is_no_file_and_its_password_is_not_shown(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["threads", "--store", given]) == 2
+    said = capsys.readouterr()
+    assert "no path of a store file" in said.err
+    assert "hunter2" not in said.err + said.out
+
+
+def test_a_password_with_signs_that_libpq_takes_is_not_shown() -> None:
+    for password in ("a#hunter2", "a?hunter2", "a:hunter2", "a@hunter2"):
+        assert without_password(f"postgresql://u:{password}@host/x?sslmode=require") == "postgresql://u@host/x?sslmode=require"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from evener.errors import UsageError
 from evener.store.sqlite import file
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 
 ADDRESS = re.compile(r"postgres(ql)?://")
-PASSWORD = re.compile(r"(://[^/?#@:]*):[^/?#]*@|([?&](?:ssl)?password=)[^&]*")
+PASSWORD = re.compile(r"(://[^/@:]*):[^/]*@|([?&]([^=&]*)=)[^&]*")
+"""What libpq takes for a password, up to the first slash, and the parameters."""
 
 
 def is_address(given: str) -> bool:
@@ -27,9 +29,16 @@ def is_address(given: str) -> bool:
 
 def without_password(given: str) -> str:
     """Return what `--store` names as it may be shown."""
-    return (
-        PASSWORD.sub(lambda found: f"{found[1]}@" if found[1] is not None else found[2], given) if is_address(given) else given
-    )
+    if not is_address(given):
+        return given
+    from evener.store.postgres.connection import PASSWORDS
+
+    def shown(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return f"{found[1]}@"
+        return found[2] if unquote(found[3]) in PASSWORDS else found[0]
+
+    return PASSWORD.sub(shown, given)
 
 
 def path_of(given: str) -> Path:

@@ -30,7 +30,7 @@ MOST_IDLE = 5.0
 LONGEST_STATEMENT = 300.0
 NAME = "evener"
 TOO_MANY = "53300"
-PASSWORDS = ("password", "sslpassword")
+PASSWORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 UNFIT = "22021"
 
 
@@ -52,6 +52,19 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
         "does not grant this role the rights for that",
         "Give the role the rights that docs/scale.md lists, or use another role.",
     ),
+    "0A": (
+        StoreError,
+        "is behind a pooler that takes no `options` in an address",
+        "Leave them out, or have it ignore them (PgBouncer: ignore_startup_parameters = options).",
+    ),
+    **dict.fromkeys(
+        ("42P05", "26000"),
+        (
+            StoreError,
+            "is behind a pooler that leaves a client what another one prepared",
+            "Have it keep and reset sessions (PgBouncer: pool_mode = session, server_reset_query = DISCARD ALL).",
+        ),
+    ),
     **dict.fromkeys(
         ("42P07", "42P01", "42703"),
         (
@@ -72,11 +85,21 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
 OTHER = (StoreError, "could not do what was asked", "Try again; if it stays so, look at the server's log.")
 
 
+LOOKS = 8
+"""How often a pooler is asked. While others use it, it may by chance answer once as in session mode."""
+POOLED = (
+    "The address is that of a pooler that serves each transaction or statement by another session of the PostgreSQL server. "
+    f"{SAFE} Set the pooler's mode for this database to session (PgBouncer: pool_mode = session), or give the address of the "
+    "server itself."
+)
+
+
 # What a server says before there is a connection, for which libpq has no SQLSTATE. A server of another language goes unread.
 REFUSALS = tuple(
     (re.compile(words), code)
     for words, code in (
-        ("too many connections|too many clients|connection slots", TOO_MANY),
+        ("too many connections|too many clients|connection slots|no more connections allowed", TOO_MANY),
+        ("unsupported startup parameter", "0A000"),
         ("FATAL: +database .* does not exist", "3D000"),
         ("FATAL: +permission denied for database", "42501"),
         (r"no password supplied|FATAL: .*(authentication|password|role|pg_hba\.conf)", "28000"),
@@ -156,6 +179,12 @@ def postgres_error(error: Exception) -> StoreError:
     return kind(f"The PostgreSQL store {happened} (SQLSTATE {code}). {SAFE} {advice}")
 
 
+def _backend(connection: "psycopg.Connection") -> int:
+    """Return the process id of the server's process that serves the connection now."""
+    found = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    return int(found[0]) if found else 0
+
+
 class Dial:
     """Makes connections to one schema of one database. `patience` is how many seconds we wait for the server, or for a lock."""
 
@@ -197,6 +226,7 @@ class Dial:
         try:
             self.prepare(made)
             if not self._upgraded:
+                self._check_session(made)
                 upgrade(made, self._schema)
                 self._upgraded = True
             let_pass(made)
@@ -204,6 +234,22 @@ class Dial:
             made.close()
             raise
         return made
+
+    def _check_session(self, made: "psycopg.Connection") -> None:
+        """Refuse a pooler that serves each transaction by any session: what `prepare` set is not there, or is another client's.
+
+        The process id that a pooler gives a connection is not that of the server's process. In session mode a connection keeps
+        its process of the server, and no other connection has it.
+        """
+        first = _backend(made)
+        if first == made.info.backend_pid:
+            return
+        with load_psycopg().connect(self._address, **self.settings()) as other:
+            self.prepare(other)
+            second = _backend(other)
+            for _ in range(LOOKS):
+                if first == second or _backend(made) != first or _backend(other) != second:
+                    raise StoreError(POOLED)
 
     def pool(self, size: int) -> "ConnectionPool[Any]":
         """Return a pool of connections that are made as they are needed. Its maker closes it."""
@@ -218,6 +264,7 @@ class Dial:
             min_size=0,
             max_size=size,
             timeout=self.patience,
+            reconnect_timeout=self.patience,  # each try waits twice as long as the last, after a long outage for minutes
             open=True,
         )
 

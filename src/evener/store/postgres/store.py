@@ -48,6 +48,7 @@ from evener.transport.limiter import unshare_rates
 if TYPE_CHECKING:
     import sqlite3
 
+    import psycopg
     from psycopg_pool import ConnectionPool
 
 
@@ -373,32 +374,33 @@ class PostgresStore(SqlStore):
         from psycopg_pool import PoolTimeout
 
         try:
-            return self._look_there(job)
+            with self._readers().connection() as raw:
+                return self._look_there(job, raw)
         except PoolTimeout:
-            self._dial().close()  # fails with the reason, where the server has one
-            raise
+            pass
+        with self._dial() as raw:  # fails with the reason, where the server has one; the pool may only wait for its next try
+            return self._look_there(job, raw)
 
-    def _look_there(self, job: "Callable[[sqlite3.Connection], T]") -> T:
-        with self._readers().connection() as raw:
-            try:
-                raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                found = job(cast("sqlite3.Connection", PostgresConnection(self._dial, raw)))
-                raw.execute("COMMIT")
-                return found
-            except Exception as error:
-                if not was_lost(error) and not raw.closed:
-                    raw.rollback()
-                if isinstance(error, EvenerError) or was_lost(error):
-                    raise
-                raise postgres_error(error) from None
+    def _look_there(self, job: "Callable[[sqlite3.Connection], T]", raw: "psycopg.Connection") -> T:
+        try:
+            raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            found = job(cast("sqlite3.Connection", PostgresConnection(self._dial, raw)))
+            raw.execute("COMMIT")
+            return found
+        except Exception as error:
+            if not was_lost(error) and not raw.closed:
+                raw.rollback()
+            if isinstance(error, EvenerError) or was_lost(error):
+                raise
+            raise postgres_error(error) from None
 
     def _scrub(self) -> None:
         """Have the server overwrite what was erased, if this role may. Other readers are not held up."""
-        with self._readers().connection() as raw:
-            try:
+        try:
+            with self._readers().connection() as raw:
                 raw.execute(SCRUB)
-            except load_psycopg().Error as error:
-                postgres_error(error)  # not ours to do: the server's own cleaning does it later
+        except load_psycopg().Error as error:
+            postgres_error(error)  # not ours to do: the server's own cleaning does it later
 
     def _readers(self) -> "ConnectionPool[Any]":
         with self._pooling:

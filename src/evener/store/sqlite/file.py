@@ -83,7 +83,12 @@ def _code(error: Exception) -> tuple[int, str]:
     return 0, type(error).__name__
 
 
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|\s*(?:hostaddr|host|port|dbname|user|password|service|sslmode)\s*=")
+ADDRESS = re.compile(
+    r"\s*([A-Za-z][A-Za-z0-9+.-]+:/|postgres(?:ql)?:|(?:hostaddr|host|port|dbname|user|service|sslmode)\s*=)"
+    r"|(?:.*?\s)?((?:ssl)?password\s*=)",
+    re.DOTALL,
+)
+"""A URL, also with a space before it, or the `name=value` words of libpq."""
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 COMPANIONS = ("", "-wal", "-shm", ".heads")
@@ -131,7 +136,7 @@ def path_of(given: str | os.PathLike[str] | None) -> Path:
     text = os.fspath(given)
     if found := ADDRESS.match(text):  # of which no more is shown: it may hold a password
         raise UsageError(
-            f"An address that begins with {found[0]!r} is no path of a store file. Nothing was created. Give a path, as in "
+            f"An address with {found[1] or found[2]!r} is no path of a store file. Nothing was created. Give a path, as in "
             'store="evener.db", or the address of a PostgreSQL database, as in store="postgresql://user@host/database".'
         )
     if text in ("", ":memory:") or "\0" in text:

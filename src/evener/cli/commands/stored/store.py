@@ -13,7 +13,7 @@ from evener.cli.glance import format_age, glance, group_by_thread
 from evener.cli.names import find_log, match_id
 from evener.cli.stores import open_store, same_store, with_store
 from evener.cli.terminal import count, escape_json, flatten, print_json, say, style_text
-from evener.errors import EvenerError, UsageError
+from evener.errors import EvenerError, StoreError, UsageError
 from evener.store.protocol import Finding, Store, Summary
 from evener.store.retention import Reason, Spared, keep
 from evener.store.transfer.jsonl import Portable, export_lines, file_lines, import_lines
@@ -54,18 +54,30 @@ async def _copy(source: "KeptStore", target: "KeptStore", ids: Sequence[str]) ->
     named = [match_id(id, logs) for id in ids]
     chosen = {one.thread: one.log for one in logs if not named or one.log in named or one.thread in named}
     within = {inner for thread in chosen for inner in await source.inside(thread)}  # these come with their callers
-    damaged = 0
+    damaged, refused = 0, 0
     for thread, log in chosen.items():
         if thread in within and not named:
             continue
-        copied = await import_lines(target, export_lines(source, log))
-        found = [one for one in await target.verify(copied) if one.damage]
-        damaged += bool(found)
-        for one in found:
-            say(_format_finding(one))
-        print(copied)
-    say(f"evener: Copied {count(len(chosen), 'thread')}; {'damage was found' if damaged else 'every copy verified'}.")
-    return int(damaged > 0)
+        try:
+            damaged += await _copy_thread(source, target, log)
+        except StoreError as error:
+            if error.retryable:
+                raise
+            refused += 1  # one that is there with other content does not keep the rest from being copied
+            say(f"evener: {error}")
+    copied = count(len(chosen) - refused, "thread") + (f", and not {refused}" if refused else "")
+    say(f"evener: Copied {copied}; {'damage was found' if damaged else 'every copy verified'}.")
+    return int(damaged + refused > 0)
+
+
+async def _copy_thread(source: "KeptStore", target: "KeptStore", log: str) -> bool:
+    """Copy the thread of a log, and print its id. True if the copy is damaged."""
+    copied = await import_lines(target, export_lines(source, log))
+    found = [one for one in await target.verify(copied) if one.damage]
+    for one in found:
+        say(_format_finding(one))
+    print(copied)
+    return bool(found)
 
 
 async def export(store: "KeptStore", id: str, *, output: str, html: bool = False) -> int:
