@@ -23,7 +23,7 @@ from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
 from evener import __version__
-from evener.errors import ConnectFailed, EvenerError, TimedOut, WireError
+from evener.errors import ConnectFailed, EvenerError, TimedOut, TransportError, WireError
 from evener.mcp.config import McpServer
 from evener.mcp.listing import read_pages
 from evener.mcp.repair import mend_result
@@ -45,6 +45,10 @@ for name in ("mcp", "client"):  # the SDK 2.3.0 logs under both
 
 class McpRefused(EvenerError):
     """The server answered with an error."""
+
+
+class McpLost(TransportError):
+    """The connection ended before the answer: the server may have done what it was asked."""
 
 
 class _Live:
@@ -258,7 +262,7 @@ class McpConnection:
 
     def _explain(self, error: MCPError) -> EvenerError:
         if error.code == CONNECTION_CLOSED:
-            return ConnectFailed(f"{self._named} ended the connection before it answered.{self._last_words()}")
+            return McpLost(f"{self._named} ended the connection before it answered.{self._last_words()}")
         if error.code == INTERNAL_ERROR and error.message == BAD_STATUS:
             return ConnectFailed(f"{self._named} answered with an HTTP error.")
         if error.code == -32001 and "timed out" in error.message.lower():

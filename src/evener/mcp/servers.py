@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 import msgspec
 
 from evener.call_context import current_site
-from evener.errors import EvenerError, TimedOut, UsageError
+from evener.errors import EvenerError, TimedOut, UsageError, WireError
 from evener.mcp.background import BackgroundLoop
 from evener.mcp.config import McpServer
 from evener.mcp.naming import name_tool
@@ -144,7 +144,16 @@ class McpServers:
         return self._offer(tool for one in waiting for tool in one.result())
 
     def _offer(self, found: Iterable[Tool]) -> tuple[Tool, ...]:
-        tools = tuple(found)
+        named: dict[str, Tool] = {}
+        for one in found:
+            if one.name in named:
+                about = one.metadata
+                self._note(
+                    f"MCP server {about['mcp_server']!r}: the tool {about['mcp_tool']!r} was left out: another tool has its name, "
+                    f"{one.name!r}."
+                )
+            named.setdefault(one.name, one)
+        tools = tuple(named.values())
         if sum(len(one.schema) + len(one.description) for one in tools) <= self._most_shown:
             return tools
         from evener.tools.finding import hide_tools
@@ -358,6 +367,7 @@ class McpServers:
         context: ToolContext[object],
         held: HeldCall | None = None,
     ) -> Envelope:
+        from evener.mcp.connection import McpLost
         from evener.mcp.content import result_envelope
 
         connection = self._connection(server)
@@ -378,7 +388,7 @@ class McpServers:
         waits = 10 * server.question_timeout if held else 0.0
         try:
             found = await connection.ask(send, repeatable=effect != "write", waits=waits)
-        except TimedOut as error:
+        except (TimedOut, McpLost, WireError) as error:
             return report_failure(
                 f"{error} It is not known whether the call took effect.", outcome="unknown" if effect == "write" else "failed"
             )
