@@ -16,7 +16,7 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ElicitationFnT, IncomingMessage, SamplingFnT
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, Implementation, JSONRPCNotification, JSONRPCResponse
 from mcp_types import Tool as ListedTool
@@ -220,7 +220,9 @@ class McpConnection:
         limits = httpx2.Timeout(self.server.connect_timeout, read=self.server.timeout)
         auth = self._auth() if self._auth else None
         async with (
-            httpx2.AsyncClient(headers=dict(self.server.headers), timeout=limits, auth=auth) as client,
+            httpx2.AsyncClient(
+                headers=dict(self.server.headers), timeout=limits, auth=auth, event_hooks={"response": [_drop_body_of_no_session]}
+            ) as client,
             streamable_http_client(self.server.url, http_client=client) as streams,
         ):
             yield streams
@@ -302,6 +304,14 @@ class McpConnection:
         """Return the last lines of the server's error output, for a message."""
         lines = "".join(self._tail).strip().splitlines()[-3:]
         return scrub(f" Its last output: {' / '.join(lines)}", known_secrets()) if lines else ""
+
+
+async def _drop_body_of_no_session(response: httpx2.Response) -> None:
+    """Let the status say that the session is gone (specification of 2025-11-25). The SDK 2.3.0 prefers the error of the body, which
+    each server words in its own way ("Session not found", -32600 or -32001), and nothing but the status tells what it means.
+    """
+    if response.status_code == 404 and MCP_SESSION_ID in response.request.headers:
+        response.headers["content-type"] = "text/plain"
 
 
 def _first_problem(error: Exception) -> str:
