@@ -409,6 +409,36 @@ shop = Harness(ScriptedModel([calls(ToolCall("c1", "chatter", "{}")), "Hi."]), t
     assert frames[-1]["result"]["stopReason"] == "end_turn"
 
 
+@pytest.mark.parametrize("gone", ["it ends the input and reads no more", "it closes the output"])
+def test_the_command_ends_with_an_editor_that_goes_in_the_middle_of_an_answer(gone: str, tmp_path: Path) -> None:
+    text = """
+from evener import Harness
+from evener.testing import ScriptedModel
+
+shop = Harness(ScriptedModel(["x" * 1_000_000]), store="memory")
+"""
+    (tmp_path / "goods.py").write_text(text, encoding="utf-8")
+    with (tmp_path / "errors").open("w+b") as errors, subprocess.Popen(
+        [sys.executable, "-m", "evener", "acp", "--harness", "goods:shop"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=errors, bufsize=0, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def send(id: int, method: str, **params: object) -> None:
+            assert process.stdin is not None
+            frame = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            process.stdin.write(json.dumps(frame).encode() + b"\n")
+
+        send(1, "session/new", cwd="/", mcpServers=[])
+        send(2, "session/prompt", sessionId=json.loads(process.stdout.readline())["result"]["sessionId"], prompt=TEXT)
+        process.stdout.read(1)  # more than a pipe holds is still to come
+        (process.stdin if gone == "it ends the input and reads no more" else process.stdout).close()
+        assert process.wait(PATIENCE) == 0
+        errors.seek(0)
+        assert errors.read() == b""
+
+
 @pytest.mark.parametrize(("tool", "given"), [("write", ("--tools", "files")), ("editor_write_file", ())])
 @pytest.mark.parametrize("whose", ["the user's", "the project's"])
 def test_rules_about_paths_hold_in_the_folder_that_the_editor_has_open(
