@@ -377,23 +377,27 @@ class McpServers:
             fraction = min(1.0, max(0.0, progress / total)) if total else None
             context.progress(message or "", fraction=fraction)
 
+        began = False
+
         async def send(client: Client) -> Envelope | None:
+            nonlocal began
             if connection.stale:
                 await self._list(server)
             if self._live[server.name].get(tool) != digest:
                 return None
+            began = True
             sent = client.call_tool(tool, arguments, server.timeout + waits, progress_callback=show, meta=trace)
             return result_envelope(await (held.timed(sent) if held else sent))
 
         waits = 10 * server.question_timeout if held else 0.0
         try:
             found = await connection.ask(send, repeatable=effect != "write", waits=waits)
-        except (TimedOut, McpLost, WireError) as error:
+        except EvenerError as error:
+            if not began or not isinstance(error, TimedOut | McpLost | WireError):
+                return report_failure(str(error))
             return report_failure(
                 f"{error} It is not known whether the call took effect.", outcome="unknown" if effect == "write" else "failed"
             )
-        except EvenerError as error:
-            return report_failure(str(error))
         return found or report_failure(CHANGED.format(tool, server.name))
 
     # Questions of servers.
