@@ -221,7 +221,10 @@ class McpConnection:
         auth = self._auth() if self._auth else None
         async with (
             httpx2.AsyncClient(
-                headers=dict(self.server.headers), timeout=limits, auth=auth, event_hooks={"response": [_drop_body_of_no_session]}
+                headers=dict(self.server.headers),
+                timeout=limits,
+                auth=auth,
+                event_hooks={"response": [_drop_body_of_no_session]},
             ) as client,
             streamable_http_client(self.server.url, http_client=client) as streams,
         ):
