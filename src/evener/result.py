@@ -216,7 +216,7 @@ def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings
 
 
 def approvals_of(state: RunState, log: str) -> tuple[Approval, ...]:
-    """Return what waits to be decided, in this log and in runs inside its calls. A run that has ended asks anew when resumed."""
+    """Return what waits to be decided, in this log and in runs inside its calls. A run that ended asks anew when resumed."""
     ended = state.finished is not None and state.finished.cause != "approval"
     calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (

@@ -276,8 +276,8 @@ def test_names_fit_every_provider_and_do_not_collide() -> None:
 def test_a_server_that_takes_the_name_of_another_servers_tool_loses_that_tool_alone() -> None:
     first, second = MCPServer("first"), MCPServer("second")
     name = name_tool("a__b", "go")
-    for server, tool in ((first, "go"), (second, name.removeprefix("mcp__a__")), (second, "stay")):
-        server.tool(name=tool)(lambda: tool)
+    for server, listed in ((first, "go"), (second, name.removeprefix("mcp__a__")), (second, "stay")):
+        server.tool(name=listed)(lambda: "done")
     with McpServers([McpServer(name="a__b", inside=first), McpServer(name="a", inside=second)]) as servers:
         tools = servers.load_sync()
         assert [one.name for one in tools] == [name, "mcp__a__stay"]

@@ -310,8 +310,9 @@ class McpConnection:
 
 
 async def _drop_body_of_no_session(response: httpx2.Response) -> None:
-    """Let the status say that the session is gone (specification of 2025-11-25). The SDK 2.3.0 prefers the error of the body, which
-    each server words in its own way ("Session not found", -32600 or -32001), and nothing but the status tells what it means.
+    """Let the status say that the session is gone (specification of 2025-11-25).
+
+    The SDK 2.3.0 prefers the error of the body, which each server words in its own way ("Session not found", -32600 or -32001).
     """
     if response.status_code == 404 and MCP_SESSION_ID in response.request.headers:
         response.headers["content-type"] = "text/plain"

@@ -147,11 +147,8 @@ class McpServers:
         named: dict[str, Tool] = {}
         for one in found:
             if one.name in named:
-                about = one.metadata
-                self._note(
-                    f"MCP server {about['mcp_server']!r}: the tool {about['mcp_tool']!r} was left out: another tool has its name, "
-                    f"{one.name!r}."
-                )
+                server, listed = one.metadata["mcp_server"], one.metadata["mcp_tool"]
+                self._note(f"MCP server {server!r}: the tool {listed!r} was left out: another tool has its name, {one.name!r}.")
             named.setdefault(one.name, one)
         tools = tuple(named.values())
         if sum(len(one.schema) + len(one.description) for one in tools) <= self._most_shown:
