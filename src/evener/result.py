@@ -216,14 +216,15 @@ def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings
 
 
 def approvals_of(state: RunState, log: str) -> tuple[Approval, ...]:
-    """Return what waits to be decided, in this log and in runs inside its calls."""
+    """Return what waits to be decided, in this log and in runs inside its calls. A run that ended asks anew when resumed."""
+    ended = state.finished is not None and state.finished.cause != "approval"
     calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (
         Approval(
             one.approval, one.question.key, log, one.interrupt, one.question.digest, calls.get(one.question.key),
             one.question.why, one.question.rule, one.expires,
         )
-        for one in state.open_questions
+        for one in (() if ended else state.open_questions)
     )  # fmt: skip
     inner = (_inner(one) for pending in state.calls if pending.status == "paused" for one in pending.inner)
     return (*own, *inner)

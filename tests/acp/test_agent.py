@@ -14,13 +14,14 @@ import pytest
 from evener import Harness, tool
 from evener.acp.calls import Frame
 from evener.errors import TruncatedStream
+from evener.harness import Decision
 from evener.testing import ScriptedModel
 from evener.testing.scripted_model import Line, calls
 from evener.testing.servers import Call, FakeServer, turn
 from evener.tools import ToolContext
 from evener.toolset.sets import tools_named
 from evener.transcript import ToolCall
-from tests.acp.editor import Editor
+from tests.acp.editor import Editor, choose
 from tests.patience import PATIENCE, until
 
 
@@ -135,6 +136,65 @@ def test_a_cancel_in_one_session_leaves_the_question_of_another_open() -> None:
         editor.agent.receive({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": first}})
         assert stop_of(await editor.answer(asked[0])) == "cancelled"
         assert not any(frame.get("id") == asked[1] for frame in editor.frames)
+        await editor.agent.aclose()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("method", ["session/close", "session/load"])
+@pytest.mark.parametrize(("name", "begun"), [("wait", "in_progress"), ("erase", "pending")])
+def test_a_session_that_is_closed_or_loaded_anew_answers_the_prompt_under_way(
+    method: str, name: str, begun: str, tmp_path: Path
+) -> None:
+    """Its run stops, and the answer to a question of it counts no more."""
+
+    async def go() -> None:
+        call = ToolCall("c1", name, '{"path":"/x"}' if name == "erase" else "{}")
+        harness = Harness(ScriptedModel([calls(call), "Again."]), tools=[erase, wait], store=tmp_path / "runs.db")
+        editor = Editor(harness, "")
+        session = await editor.session()
+        asked = editor.send("session/prompt", sessionId=session, prompt=TEXT)
+        await until(has(editor, "session/request_permission" if name == "erase" else "session/update", begun))
+        await editor.ask(method, sessionId=session, cwd="/", mcpServers=[])
+        assert stop_of(await editor.answer(asked)) == "cancelled"
+        await editor.ask("session/load", sessionId=session, cwd="/", mcpServers=[])
+        for frame in [one for one in editor.frames if one.get("method") == "session/request_permission"]:
+            editor.agent.receive({"jsonrpc": "2.0", "id": frame["id"], "result": choose("allow")})
+        assert stop_of(await editor.ask("session/prompt", sessionId=session, prompt=TEXT)) == "end_turn"
+        assert editor.shown[-1] == ("agent_message_chunk", "Again.")
+        assert ("tool_call_update", "completed") not in editor.shown
+        await editor.agent.aclose()
+        await harness.aclose()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("later", ["asks again", "ended"])
+def test_an_answer_about_what_was_decided_elsewhere_is_told_and_the_run_goes_on_as_the_log_says(
+    later: str, tmp_path: Path
+) -> None:
+    async def go() -> None:
+        def harness(*script: Any) -> Harness:
+            return Harness(ScriptedModel(list(script)), tools=[erase], store=tmp_path / "runs.db")
+
+        editor = Editor(harness(calls(ToolCall("c1", "erase", '{"path":"/x"}')), "Done."), "")
+        session = await editor.session()
+        asked = editor.send("session/prompt", sessionId=session, prompt=TEXT)
+        await until(lambda: editor.asked("session/request_permission"))
+        second = calls(ToolCall("c2", "erase", '{"path":"/y"}')) if later == "asks again" else "Over."
+        other = harness(second).thread(session)
+        await other.decide({"c1": Decision("reject", "Not that one.")})
+        await other.resume()
+        editor.option = "allow"  # the second question
+        number = next(one["id"] for one in editor.frames if one.get("method") == "session/request_permission")
+        editor.agent.receive({"jsonrpc": "2.0", "id": number, "result": choose("allow")})
+        assert stop_of(await editor.answer(asked)) == "end_turn"
+        said = "".join(text for kind, text in editor.shown if kind == "agent_message_chunk")
+        assert "already decided" in said
+        assert [one["toolCallId"] for one in editor.updates if one.get("status") == "completed"] == (
+            ["c2"] if later == "asks again" else []
+        )
+        assert said.endswith("Done.") == (later == "asks again")
         await editor.agent.aclose()
 
     asyncio.run(go())
@@ -347,6 +407,36 @@ shop = Harness(ScriptedModel([calls(ToolCall("c1", "chatter", "{}")), "Hi."]), t
         assert process.wait(PATIENCE) == 0
     assert [frame["error"]["code"] for frame in frames if "error" in frame] == [-32700]
     assert frames[-1]["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("gone", ["it ends the input and reads no more", "it closes the output"])
+def test_the_command_ends_with_an_editor_that_goes_in_the_middle_of_an_answer(gone: str, tmp_path: Path) -> None:
+    text = """
+from evener import Harness
+from evener.testing import ScriptedModel
+
+shop = Harness(ScriptedModel(["x" * 1_000_000]), store="memory")
+"""
+    (tmp_path / "goods.py").write_text(text, encoding="utf-8")
+    with (tmp_path / "errors").open("w+b") as errors, subprocess.Popen(
+        [sys.executable, "-m", "evener", "acp", "--harness", "goods:shop"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=errors, bufsize=0, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def send(id: int, method: str, **params: object) -> None:
+            assert process.stdin is not None
+            frame = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            process.stdin.write(json.dumps(frame).encode() + b"\n")
+
+        send(1, "session/new", cwd="/", mcpServers=[])
+        send(2, "session/prompt", sessionId=json.loads(process.stdout.readline())["result"]["sessionId"], prompt=TEXT)
+        process.stdout.read(1)  # more than a pipe holds is still to come
+        (process.stdin if gone == "it ends the input and reads no more" else process.stdout).close()
+        assert process.wait(PATIENCE) == 0
+        errors.seek(0)
+        assert errors.read() == b""
 
 
 @pytest.mark.parametrize(("tool", "given"), [("write", ("--tools", "files")), ("editor_write_file", ())])

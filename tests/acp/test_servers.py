@@ -43,17 +43,22 @@ def test_the_servers_that_an_editor_names_are_tools_that_ask_and_one_that_fails_
             {"name": "web", "type": "http", "url": url, "headers": [{"name": "x-key", "value": "k"}]},
             {"name": "gone", "command": str(tmp_path / "no-such-program"), "args": [], "env": []},
             {"name": "old", "type": "sse", "url": url, "headers": []},
+            {"name": "My web (2)", "type": "http", "url": url, "headers": []},
+            {"name": "web", "type": "http", "url": url, "headers": []},
+            {"name": "!", "type": "http", "url": url, "headers": []},
         ]
         session = await editor.session(str(tmp_path), servers)
         said = "".join(text for kind, text in editor.shown if kind == "agent_message_chunk")
         assert "'gone' could not be reached" in said
         assert "'old'" in said
+        assert "Two MCP servers of the editor are named 'web'" in said
+        assert "cannot name an MCP server" in said
         done: Any = await editor.ask("session/prompt", sessionId=session, prompt=PROMPT)
         assert done["result"]["stopReason"] == "end_turn"
         assert len(editor.asked("session/request_permission")) == 2  # whatever the server says of its tools
         assert statuses(editor)["c2"] == ("completed" if option == "allow" else "failed")
         names = [one.name for one in model.asks[0].tools]
-        assert {"mcp__shop__keep", "mcp__web__echo"} <= set(names)
+        assert {"mcp__shop__keep", "mcp__web__echo", "mcp__My-web-2__echo"} <= set(names)
         await editor.agent.aclose()
 
     with shaky() as (server, _):

@@ -155,6 +155,33 @@ def test_it_is_decided_exactly_once() -> None:
     assert asyncio.run(race()) == 1
 
 
+def test_a_decision_after_another_one_or_a_cancel_is_stale_whatever_waits_now() -> None:
+    """It would be about something else, or be lost: a run that was cancelled asks anew when it is resumed."""
+    shop = Shop()
+    again = ToolCall.of("c9", "pay", {"amount": 9})
+    one, result = paused(shop, model=ScriptedModel([calls(PAY), calls(again), "done"]))
+    shown = {"c1": Decision("allow", digest=result.approvals[0].digest)}
+
+    async def go() -> None:
+        thread = one.thread(result.thread)
+        await thread.decide({"c1": REJECT})
+        (waits,) = (await thread.resume()).approvals
+        with pytest.raises(ApprovalStale, match=r"c1 no longer waits in thread .* Now waits: c9"):
+            await thread.decide(shown)
+        await thread.cancel("enough")
+        ended = await thread.resume()
+        assert (ended.stop, ended.approvals, await thread.approvals()) == ("cancelled", (), ())
+        with pytest.raises(ApprovalStale, match="or the run continued or ended"):
+            await thread.decide({"c9": Decision("allow", digest=waits.digest)})
+        (anew,) = (await thread.resume()).approvals
+        assert anew.id != waits.id
+        await thread.decide({"c9": Decision("allow", digest=anew.digest)})
+        assert (await thread.resume()).ok
+
+    asyncio.run(go())
+    assert shop.done == ["pay 9"]
+
+
 def test_a_changed_schema_is_asked_about_again() -> None:
     """S2.70."""
     shop = Shop()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
 from mcp.server.mcpserver import MCPServer
 
 from evener import Harness
@@ -25,6 +26,7 @@ class Shaky(BaseHTTPRequestHandler):
 
     plan: list[int]
     sessions: list[str]
+    refusal: dict[str, object] | None = None
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -32,7 +34,7 @@ class Shaky(BaseHTTPRequestHandler):
         if number is None:
             return self._send(202, None)
         if method == "tools/call" and self.plan:
-            return self._send(self.plan.pop(0), None)
+            return self._send(self.plan.pop(0), self.refusal and {"jsonrpc": "2.0", "id": number, "error": self.refusal})
         if method == "initialize":
             self.sessions.append(f"session-{len(self.sessions)}")
             info = {"name": "shaky", "version": "1"}
@@ -90,8 +92,12 @@ def test_a_503_in_mid_session_is_tried_again_for_a_read_and_told_for_a_write() -
             assert use(echo).ok
 
 
-def test_a_session_that_the_server_has_forgotten_is_opened_anew() -> None:
-    with shaky(404, trusted=False) as (server, kind), McpServers([server]) as servers:
+@pytest.mark.parametrize("code", [None, -32600, -32001])
+def test_a_session_that_the_server_has_forgotten_is_opened_anew(code: int | None) -> None:
+    """The official servers send an error with the 404, in Python with another code than in TypeScript."""
+    told = {"refusal": code and {"code": code, "message": "Session not found"}}
+    forgetful = type("Forgetful", (Shaky,), told)
+    with shaky(404, trusted=False, kind=forgetful) as (server, kind), McpServers([server]) as servers:
         (echo,) = servers.load_sync()
         assert use(echo).text == "hello"
         assert len(kind.sessions) == 2

@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from evener import Harness, tool
 from evener.errors import UsageError
@@ -268,3 +269,17 @@ def test_names_fit_every_provider_and_do_not_collide() -> None:
     assert odd != other
     assert len({name_tool("s", "x" * 100 + end) for end in "abc"}) == 3
     assert all(len(name_tool("s", "x" * size)) <= 64 for size in range(1, 200))
+    assert name_tool("a", "b__go") != name_tool("a__b", "go")
+    assert name_tool("a", "_go") != name_tool("a_", "go")
+
+
+def test_a_server_that_takes_the_name_of_another_servers_tool_loses_that_tool_alone() -> None:
+    first, second = MCPServer("first"), MCPServer("second")
+    name = name_tool("a__b", "go")
+    for server, listed in ((first, "go"), (second, name.removeprefix("mcp__a__")), (second, "stay")):
+        server.tool(name=listed)(lambda: "done")
+    with McpServers([McpServer(name="a__b", inside=first), McpServer(name="a", inside=second)]) as servers:
+        tools = servers.load_sync()
+        assert [one.name for one in tools] == [name, "mcp__a__stay"]
+        assert name in Harness(ScriptedModel([]), tools=tools, store="memory").tools
+        assert [f"another tool has its name, '{name}'" in one for one in servers.problems] == [True]

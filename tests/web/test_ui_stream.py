@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from evener import streaming as st
-from evener.errors import AuthFailed, UsageError
+from evener.errors import ApprovalStale, AuthFailed, UsageError
+from evener.harness import Decision
+from evener.testing.scripted_model import calls
 from evener.transcript import ImageBlock, Inline, Message, TextBlock, ToolCall
 from evener.transcript.reply import Usage
 from evener.web import UiStreamEncoder, read_chat
@@ -71,6 +73,19 @@ def test_an_approval_is_asked_and_answered_in_the_same_message(approved: bool, l
         assert more[0]["messageId"] == frames[0]["messageId"]
         assert last in kinds(more)
         assert more[-1]["finishReason"] == "stop"
+
+    asyncio.run(go())
+
+
+def test_an_answer_to_an_earlier_question_is_stale_whatever_waits_now() -> None:
+    async def go() -> None:
+        thread = harness_of([ERASE, calls(ToolCall("c2", "erase", '{"path":"/y"}')), "Done."]).thread()
+        await ask(thread, UiStreamEncoder())
+        (first,) = await thread.approvals()
+        await thread.decide({first.key: Decision("reject")})
+        await thread.resume()
+        with pytest.raises(ApprovalStale, match=r"no longer waits: it is already decided\. Now waits: c2"):
+            decide_by_answers(await thread.approvals(), {f"{first.id}:{first.key}": PageAnswer(True)}, by="web")
 
     asyncio.run(go())
 

@@ -95,7 +95,7 @@ class AcpAgent:
             case "authenticate":
                 return {}
             case "session/cancel":
-                await self._cancel(_text_of(params, "sessionId"))
+                await self._cancel(self._sessions.get(_text_of(params, "sessionId")))
                 return {}
             case "session/list":
                 return await self._list(params)
@@ -154,6 +154,7 @@ class AcpAgent:
 
     async def _close(self, session: EditorSession | None) -> None:
         if session is not None:
+            await self._cancel(session)
             if session.run is not None:
                 await session.run.aclose()
             await session.servers.aclose()
@@ -205,9 +206,7 @@ class AcpAgent:
         return {"sessionId": made.id}
 
     async def _end(self, params: Frame) -> Frame:
-        session = self._session(params)
-        await self._cancel(session.id)
-        await self._close(self._sessions.pop(session.id))
+        await self._close(self._sessions.pop(self._session(params).id))
         return {}
 
     async def _list(self, params: Frame) -> Frame:
@@ -245,6 +244,11 @@ class AcpAgent:
             result = await self._watch(session, session.thread.stream(prompt, metadata=about), shown)
             while result.stop == "approval" and await self._decide(session, result):
                 result = await self._watch(session, session.thread.resume_stream(), shown)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not session.cancelled or (task is not None and task.cancelling()):
+                raise
+            return {"stopReason": "cancelled"}  # the session was closed or loaded anew, and the run closed with it
         finally:
             session.busy = False
         if result.stop not in STOPS and result.stop != "approval":
@@ -266,8 +270,7 @@ class AcpAgent:
         finally:
             session.run = None
 
-    async def _cancel(self, id: str) -> None:
-        session = self._sessions.get(id)
+    async def _cancel(self, session: EditorSession | None) -> None:
         if session is None or not session.busy:
             return
         session.cancelled = True
@@ -279,7 +282,7 @@ class AcpAgent:
     # Permissions.
 
     async def _decide(self, session: EditorSession, result: RunResult) -> bool:
-        """Ask the editor about everything that waits; False if the user cancelled instead."""
+        """Ask the editor about everything that waits; False if the user cancelled instead, or the run was ended elsewhere."""
         made: dict[str, Decision] = {}
         for key, waiting in keyed(result.approvals).items():
             asks = waiting.interrupt == "tool" and waiting.call is not None and waiting.call.name == ASK_USER
@@ -291,6 +294,7 @@ class AcpAgent:
             await session.thread.decide(made)
         except ApprovalStale as error:  # it was decided elsewhere, or too late: the log says how the run goes on
             await self._update(session.id, chunk("agent_message_chunk", f"\n\n[{error}]\n\n"))
+            return (await session.thread.state()).finished is None
         return True
 
     async def _put_question(self, session: EditorSession, waiting: Approval) -> Decision | None:

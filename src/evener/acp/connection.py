@@ -8,6 +8,8 @@ import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from select import PIPE_BUF, select
+from threading import Event
 from typing import BinaryIO
 
 import msgspec
@@ -16,6 +18,8 @@ from evener.acp.calls import Frame
 from evener.errors import EvenerError, UsageError
 
 MOST_LINE = 16 << 20
+POLL = 0.2
+"""Seconds between two looks at whether a write that cannot go on is still wanted."""
 INVALID, NOT_FOUND, INTERNAL, NOT_JSON = -32602, -32601, -32603, -32700
 
 Send = Callable[[Frame], Awaitable[None]]
@@ -117,24 +121,29 @@ async def open_pipes() -> AsyncIterator[tuple[AsyncIterator[Frame | None], Send]
     with os.fdopen(source, "rb", 0) as incoming, os.fdopen(target, "wb", 0) as outgoing:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), incoming)
-        turn = asyncio.Lock()
+        turn, ended = asyncio.Lock(), Event()
 
         async def send(frame: Frame) -> None:
             data = msgspec.json.encode(frame) + b"\n"
             async with turn:
-                await asyncio.to_thread(_write, outgoing, data)
+                try:
+                    await asyncio.to_thread(_write, outgoing, data, ended)
+                except OSError:  # the editor reads no more: as if it had ended our input
+                    transport.close()
 
         try:
             yield _frames(reader), send
         finally:
+            ended.set()
             transport.close()
 
 
-def _write(file: BinaryIO, data: bytes) -> None:
-    """Write all of it, however slowly the editor reads."""
+def _write(file: BinaryIO, data: bytes, ended: Event) -> None:
+    """Write all of it, however slowly the editor reads, but nothing more after the end: a full pipe would keep the process."""
     view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
+    while view and not ended.is_set():
+        if select((), (file,), (), POLL)[1]:
+            view = view[file.write(view[:PIPE_BUF]) or 0 :]
 
 
 async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame | None]:

@@ -1,13 +1,16 @@
 """MCP servers that an editor names for a session. The SDK (extra `mcp`) is loaded only if there are any."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from evener.errors import EvenerError
+from evener.errors import EvenerError, UsageError
 from evener.tools.tool import Tool
 
 if TYPE_CHECKING:
     from evener.mcp import McpServer, McpServers
+
+OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class EditorServers:
@@ -26,7 +29,7 @@ class EditorServers:
         try:
             from evener.mcp import McpServers
 
-            self._servers = McpServers([one for given in self._given for one in self._read(given)])
+            self._servers = McpServers(self._read_all().values())
             tools = await self._servers.load()
         except ImportError:
             self.problems.append(
@@ -39,6 +42,19 @@ class EditorServers:
         self.problems += self._servers.problems
         return tools
 
+    def _read_all(self) -> "dict[str, McpServer]":
+        """Return the servers by name. One that cannot be used is told, and costs no other."""
+        found: dict[str, McpServer] = {}
+        for given in self._given:
+            try:
+                for one in self._read(given):
+                    if one.name in found:
+                        raise UsageError(f"Two MCP servers of the editor are named {one.name!r}. The second is not used.")
+                    found[one.name] = one
+            except UsageError as error:
+                self.problems.append(str(error))
+        return found
+
     def _read(self, given: dict[str, object]) -> "Iterator[McpServer]":
         from evener.mcp import McpServer
 
@@ -47,10 +63,10 @@ class EditorServers:
                 args = given.get("args")
                 words = tuple(str(one) for one in args) if isinstance(args, list) else ()
                 yield McpServer(
-                    name=name, command=command, args=words, env=_pairs(given.get("env")), cwd=self._cwd, approval=True
+                    name=_plain(name), command=command, args=words, env=_pairs(given.get("env")), cwd=self._cwd, approval=True
                 )
             case {"name": str(name), "type": "http", "url": str(url)}:
-                yield McpServer(name=name, url=url, headers=_pairs(given.get("headers")), approval=True)
+                yield McpServer(name=_plain(name), url=url, headers=_pairs(given.get("headers")), approval=True)
             case _:
                 name = str(given.get("name", ""))[:80]
                 self.problems.append(
@@ -61,6 +77,11 @@ class EditorServers:
         """End the connections."""
         if self._servers is not None:
             await self._servers.aclose()
+
+
+def _plain(name: str) -> str:
+    """Return a name that a server can have: in an editor, it may have blanks."""
+    return OTHER.sub("-", name).strip("-_.")[:64]
 
 
 def _pairs(given: object) -> dict[str, str]:

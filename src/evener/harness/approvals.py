@@ -148,7 +148,14 @@ async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, c
 
 def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, Decision]) -> None:
     if not waiting:
-        raise ApprovalStale(f"Nothing waits for a decision in thread {log}: it is already decided, or the run continued.")
+        raise ApprovalStale(
+            f"Nothing waits for a decision in thread {log}: it is already decided, or the run continued or ended."
+        )
+    gone = sorted(key for key, one in decisions.items() if one.digest and key not in waiting)
+    if gone:
+        raise ApprovalStale(
+            f"{', '.join(gone)} no longer waits in thread {log}: it is already decided. Now waits: {', '.join(waiting)}."
+        )
     if waiting.keys() != decisions.keys():
         missing, unknown = sorted(waiting.keys() - decisions.keys()), sorted(decisions.keys() - waiting.keys())
         parts = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"not asked for: {', '.join(unknown)}"] * bool(unknown)

@@ -16,14 +16,14 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ElicitationFnT, IncomingMessage, SamplingFnT
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, Implementation, JSONRPCNotification, JSONRPCResponse
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
 from evener import __version__
-from evener.errors import ConnectFailed, EvenerError, TimedOut, WireError
+from evener.errors import ConnectFailed, EvenerError, TimedOut, TransportError, WireError
 from evener.mcp.config import McpServer
 from evener.mcp.listing import read_pages
 from evener.mcp.repair import mend_result
@@ -45,6 +45,10 @@ for name in ("mcp", "client"):  # the SDK 2.3.0 logs under both
 
 class McpRefused(EvenerError):
     """The server answered with an error."""
+
+
+class McpLost(TransportError):
+    """The connection ended before the answer: the server may have done what it was asked."""
 
 
 class _Live:
@@ -216,7 +220,12 @@ class McpConnection:
         limits = httpx2.Timeout(self.server.connect_timeout, read=self.server.timeout)
         auth = self._auth() if self._auth else None
         async with (
-            httpx2.AsyncClient(headers=dict(self.server.headers), timeout=limits, auth=auth) as client,
+            httpx2.AsyncClient(
+                headers=dict(self.server.headers),
+                timeout=limits,
+                auth=auth,
+                event_hooks={"response": [_drop_body_of_no_session]},
+            ) as client,
             streamable_http_client(self.server.url, http_client=client) as streams,
         ):
             yield streams
@@ -258,7 +267,7 @@ class McpConnection:
 
     def _explain(self, error: MCPError) -> EvenerError:
         if error.code == CONNECTION_CLOSED:
-            return ConnectFailed(f"{self._named} ended the connection before it answered.{self._last_words()}")
+            return McpLost(f"{self._named} ended the connection before it answered.{self._last_words()}")
         if error.code == INTERNAL_ERROR and error.message == BAD_STATUS:
             return ConnectFailed(f"{self._named} answered with an HTTP error.")
         if error.code == -32001 and "timed out" in error.message.lower():
@@ -298,6 +307,15 @@ class McpConnection:
         """Return the last lines of the server's error output, for a message."""
         lines = "".join(self._tail).strip().splitlines()[-3:]
         return scrub(f" Its last output: {' / '.join(lines)}", known_secrets()) if lines else ""
+
+
+async def _drop_body_of_no_session(response: httpx2.Response) -> None:
+    """Let the status say that the session is gone (specification of 2025-11-25).
+
+    The SDK 2.3.0 prefers the error of the body, which each server words in its own way ("Session not found", -32600 or -32001).
+    """
+    if response.status_code == 404 and MCP_SESSION_ID in response.request.headers:
+        response.headers["content-type"] = "text/plain"
 
 
 def _first_problem(error: Exception) -> str:

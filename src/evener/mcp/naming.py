@@ -9,9 +9,13 @@ OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def name_tool(server: str, tool: str, taken: Collection[str] = ()) -> str:
-    """Return the name of a server's tool. One that was changed, is too long or is taken ends in a hash."""
+    """Return the name of a server's tool. One that was changed, is too long or is taken ends in a hash.
+
+    So does one that could be read as a tool of another server: `b` of `a__x` and `x__b` of `a` are both `mcp__a__x__b`.
+    """
     plain = f"mcp__{OTHER.sub('_', server)}__{OTHER.sub('_', tool)}"
-    if len(plain) <= LONGEST and plain not in taken and plain == f"mcp__{server}__{tool}":
+    is_clear = plain == f"mcp__{server}__{tool}" and "__" not in server and not server.endswith("_")
+    if len(plain) <= LONGEST and plain not in taken and is_clear:
         return plain
     mark = sha256(f"{server}\0{tool}".encode()).hexdigest()[:8]
     return f"{plain[: LONGEST - 9]}_{mark}"

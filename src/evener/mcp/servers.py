@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 import msgspec
 
 from evener.call_context import current_site
-from evener.errors import EvenerError, TimedOut, UsageError
+from evener.errors import EvenerError, TimedOut, UsageError, WireError
 from evener.mcp.background import BackgroundLoop
 from evener.mcp.config import McpServer
 from evener.mcp.naming import name_tool
@@ -144,7 +144,13 @@ class McpServers:
         return self._offer(tool for one in waiting for tool in one.result())
 
     def _offer(self, found: Iterable[Tool]) -> tuple[Tool, ...]:
-        tools = tuple(found)
+        named: dict[str, Tool] = {}
+        for one in found:
+            if one.name in named:
+                server, listed = one.metadata["mcp_server"], one.metadata["mcp_tool"]
+                self._note(f"MCP server {server!r}: the tool {listed!r} was left out: another tool has its name, {one.name!r}.")
+            named.setdefault(one.name, one)
+        tools = tuple(named.values())
         if sum(len(one.schema) + len(one.description) for one in tools) <= self._most_shown:
             return tools
         from evener.tools.finding import hide_tools
@@ -361,6 +367,7 @@ class McpServers:
         context: ToolContext[object],
         held: HeldCall | None = None,
     ) -> Envelope:
+        from evener.mcp.connection import McpLost
         from evener.mcp.content import result_envelope
 
         connection = self._connection(server)
@@ -370,23 +377,27 @@ class McpServers:
             fraction = min(1.0, max(0.0, progress / total)) if total else None
             context.progress(message or "", fraction=fraction)
 
+        began = False
+
         async def send(client: Client) -> Envelope | None:
+            nonlocal began
             if connection.stale:
                 await self._list(server)
             if self._live[server.name].get(tool) != digest:
                 return None
+            began = True
             sent = client.call_tool(tool, arguments, server.timeout + waits, progress_callback=show, meta=trace)
             return result_envelope(await (held.timed(sent) if held else sent))
 
         waits = 10 * server.question_timeout if held else 0.0
         try:
             found = await connection.ask(send, repeatable=effect != "write", waits=waits)
-        except TimedOut as error:
+        except EvenerError as error:
+            if not began or not isinstance(error, TimedOut | McpLost | WireError):
+                return report_failure(str(error))
             return report_failure(
                 f"{error} It is not known whether the call took effect.", outcome="unknown" if effect == "write" else "failed"
             )
-        except EvenerError as error:
-            return report_failure(str(error))
         return found or report_failure(CHANGED.format(tool, server.name))
 
     # Questions of servers.

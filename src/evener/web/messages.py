@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from evener.errors import UsageError
+from evener.errors import ApprovalStale, UsageError
 from evener.events import CallFinished
 from evener.harness.approvals import Decision, keyed
 from evener.result import Approval
@@ -87,12 +87,17 @@ def answer_id(approval: Approval) -> str:
 
 
 def decide_by_answers(approvals: Iterable[Approval], answers: Mapping[str, PageAnswer], *, by: str) -> dict[str, Decision]:
-    """Return the decisions about what waits. Answers to anything else are left out: it was decided before."""
+    """Return the decisions about what waits. Answers to anything else are left out: it was decided before. ApprovalStale if
+    there are no others.
+    """
     made: dict[str, Decision] = {}
-    for key, one in keyed(approvals).items():
+    waiting = keyed(approvals)
+    for key, one in waiting.items():
         answer = answers.get(answer_id(one))
         if answer is not None:
             verdict = "allow" if answer.approved else "reject"
             given = answer.arguments if answer.approved else None
             made[key] = Decision(verdict, why=answer.why, arguments=given, digest=one.digest, by=by)  # type: ignore[arg-type]
+    if waiting and not made:
+        raise ApprovalStale(f"What was answered no longer waits: it is already decided. Now waits: {', '.join(waiting)}.")
     return made

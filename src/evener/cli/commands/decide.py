@@ -70,7 +70,9 @@ async def _decide(harness: Harness, options: DecideOptions) -> None:
     if asked and not waiting:
         raise ApprovalStale(f"Thread {thread} was decided already. {effect}")
     if not waiting:
-        raise ApprovalStale(f"Nothing waits for a decision in thread {thread}: it was decided already, or the run continued.")
+        raise ApprovalStale(
+            f"Nothing waits for a decision in thread {thread}: it was decided already, or the run continued or ended."
+        )
     decisions = _make_decisions(options, asked)
     await harness.decide(thread, decisions)
     for key, decision in decisions.items():
