@@ -133,11 +133,11 @@ def test_a_harness_is_found_by_its_name(home: Home, shop: FakeServer) -> None:
 @pytest.mark.parametrize(
     ("module", "told"),
     [
-        ("1 / 0\n", "clerks.py, line 1: ZeroDivisionError: division by zero. Mend the module"),
-        ("def (\n", "clerks.py, line 1: SyntaxError: invalid syntax. Mend the module"),
+        ("1 / 0\n", "clerks.py, line 1: ZeroDivisionError: division by zero. Correct the module"),
+        ("def (\n", "clerks.py, line 1: SyntaxError: invalid syntax. Correct the module"),
         (
             "\nimport nowhere_at_all\n",
-            "clerks.py, line 2: ModuleNotFoundError: No module named 'nowhere_at_all'. Mend the module",
+            "clerks.py, line 2: ModuleNotFoundError: No module named 'nowhere_at_all'. Correct the module",
         ),
         ("", "module 'clerks' has no attribute 'agent'"),
     ],
