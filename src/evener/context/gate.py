@@ -75,6 +75,11 @@ class RoomFacts(msgspec.Struct, frozen=True):
     cuts_prompts: bool = False
     edits: bool = False
 
+    @property
+    def is_trusted(self) -> bool:
+        """True if the window is known, and a prompt that is too long for it is refused, not cut."""
+        return self.window > 0 and not self.cuts_prompts
+
 
 class WindowGate(msgspec.Struct, frozen=True):
     """In tokens: what a prompt may have at most, where it is shortened, and to what. All 0: the window is not known."""

@@ -5,9 +5,9 @@ on disk before it happens. Cancelled at any point, it leaves a log that can be r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -252,6 +252,16 @@ async def _complete(model: Askable, ask: Ask) -> Answered:
         await stream.aclose()
 
 
+@cache
+def _can_stage(kind: type[Log]) -> bool:
+    """True if logs of this class can stage events. Asked once: the check of a protocol takes as long as a part of a turn."""
+    return issubclass(kind, Staging)
+
+
+def _staging_of(log: Log) -> Staging | None:
+    return log if _can_stage(type(log)) else None  # type: ignore[return-value] # its class says so
+
+
 def _writes_first(steps: tuple[Step, ...]) -> bool:
     """True if performing the steps begins with an append: what is staged is written with that."""
     if not steps:
@@ -368,7 +378,7 @@ class Driver:
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
         # Hooks see what is on disk: with hooks nothing is staged.
-        self._staging = log if isinstance(log, Staging) and not agent.hooks else None
+        self._staging = None if agent.hooks else _staging_of(log)
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one
@@ -436,16 +446,19 @@ class Driver:
         """Append events, after those that are staged, and know them only then."""
         return self._append(self._log.append, events)
 
-    async def record_soon(self, *events: ev.Event) -> None:
+    def record_soon(self, *events: ev.Event) -> Coroutine[object, object, bool]:
         """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
-        staged = None if self._staging is None else self._staging.stage(*self._clock.dated(events))
+        return self._append(self._log.append, events) if self._staging is None else self._stage(self._staging, events)
+
+    async def _stage(self, staging: Staging, events: tuple[ev.Event, ...]) -> bool:
+        staged = staging.stage(*self._clock.dated(events))
         if staged is None:
-            await self._append(self._log.append, events)
-        else:
-            self._staged = True
-            if self._watched:
-                self._teller.hold()
-            self._fold(events, staged)
+            return await self._append(self._log.append, events)
+        self._staged = True
+        if self._watched:
+            self._teller.hold()
+        self._fold(events, staged)
+        return True
 
     def _record_step(self, *events: ev.Event) -> Coroutine[object, object, bool]:
         """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
@@ -476,17 +489,20 @@ class Driver:
         self._recorded = began
         return True
 
-    def _fold(self, events: Iterable[ev.Event], kept: Iterable[ev.Event]) -> None:
+    def _fold(self, events: tuple[ev.Event, ...], kept: tuple[ev.Event, ...]) -> None:
         """Fold what is kept, as a process that takes over would.
 
         The caller is told the events as they were, but results of tools as they are kept: a tool may return a secret by
         mistake, and what callers get is shown to users.
         """
-        state, told = self.state, self.events
-        for event, one in zip(events, kept, strict=True):
-            state = apply(state, one)
-            told.append(one if type(one) is ev.CallFinished else event)
+        state = self.state
+        for event in kept:
+            state = apply(state, event)
         self.state = state
+        if kept != events:  # something was taken out of them
+            pairs = zip(events, kept, strict=True)
+            kept = tuple([one if type(one) is ev.CallFinished else event for event, one in pairs])
+        self.events += kept
 
     async def _perform(self, steps: tuple[Step, ...]) -> None:
         match steps[0]:
@@ -550,7 +566,8 @@ class Driver:
             wait = step.wait if self._slice is None else self._wait_left(step.wait)
             if wait and await self._listener.during(self._clock.pause(wait), until=self._is_cancelled) is None:
                 return
-        room = await self._room(step, model)
+        limited = self._budget.counts_money or self._budget.tree is not None
+        room = await self._room(step, model) if limited else self._room_for_one()
         if type(room) is NoRoom:
             await self._handle_refusal(room)
             return
@@ -602,10 +619,14 @@ class Driver:
         await self._listener.during(pause(PATIENCE), until=self._is_cancelled)
         return not self._is_cancelled()
 
+    def _room_for_one(self) -> Room | NoRoom:
+        """Return room for a request whose cost does not matter."""
+        found = self._budget.reserve(cost=NO_COST)
+        return found if type(found) is NoRoom else Room(found)
+
     async def _own_room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         if not self._budget.counts_money:
-            found = self._budget.reserve(cost=NO_COST)
-            return found if type(found) is NoRoom else Room(found)
+            return self._room_for_one()
 
         def next_ask() -> Ask:
             called = ev.ModelCalled(at=self.state.last, model=model.name, id="next", notices=step.notices)

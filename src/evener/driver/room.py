@@ -36,6 +36,7 @@ from evener.loop.plan import ToolOffer
 from evener.loop.state import NoRoom, RunState, apply
 from evener.model import Model
 from evener.model.seam import Answered, Askable
+from evener.model.stream import Answer
 from evener.tools.spill import READER
 from evener.transcript.ask import Ask, Extra, HostedTool, ModelSettings, OutputSchema, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock
@@ -55,6 +56,11 @@ class RoomHost(Protocol):
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def answers(self) -> Mapping[str, Answered]:
+        """Return the last answer, by the name of its model."""
+        ...
 
     def record(self, *events: ev.Event) -> Coroutine[object, object, bool]: ...
 
@@ -154,11 +160,11 @@ class ContextKeeper:
 
     def _measure(self, state: RunState, model: Askable) -> _Measured:
         """Count the view, and find the gate of the model. Costs what is new in the view."""
-        return self._measure_view(state, model, state.view)
+        view = state.view
+        return self._measure_view(state, model, view, self._surround(state, model, model.name, view))
 
-    def _measure_view(self, state: RunState, model: Askable, view: Transcript) -> _Measured:
+    def _measure_view(self, state: RunState, model: Askable, view: Transcript, around: _Surround) -> _Measured:
         name = model.name
-        around = self._surround(state, model, name, view)
         known = self._accounts.get(name)
         if known is None:
             known = Account(around.rates, around.size, edited=self._edits(around.facts))
@@ -287,11 +293,15 @@ class ContextKeeper:
             await self._reopen(host, model, state.context.sealed)
             state = host.state
         refused = host.overflow() if state.failure is not None and state.model == model.name else None
-        if (view := state.view).page is not None:
-            if refused is None and not self._surround(state, model, model.name, view).gate.most:
+        view = state.view
+        around = self._surround(state, model, model.name, view)
+        if refused is None and _is_small(host.answers.get(model.name), state, around):
+            return ()
+        if view.page is not None:
+            if refused is None and not around.gate.most:
                 return ()  # nothing to hold it against: a long thread is not read from disk just to be counted
             await asyncio.to_thread(view.load)
-        measured = self._measure_view(state, model, view)
+        measured = self._measure_view(state, model, view, around)
         total = measured.account.total + _waiting(state, measured.account.rates)
         if refused is not None:
             self._learn(model.name, total, refused)
@@ -537,7 +547,7 @@ class ContextKeeper:
 
         Only where the row says that its servers do, or does not know the window: elsewhere it is the count that is wrong.
         """
-        if not isinstance(model, Model) or ((facts := model.room).window and not facts.cuts_prompts):
+        if not isinstance(model, Model) or model.room.is_trusted:
             return
         account = self._accounts.get(model.name)
         if account is None or account.edited or not usage.input_total:
@@ -574,6 +584,20 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
             told, shown = size_result(pending.result.content, rates)
             tokens += told + shown
     return tokens + size_messages(state.steering, rates) if state.steering else tokens
+
+
+def _is_small(answer: Answered | None, state: RunState, around: _Surround) -> bool:
+    """True if the next prompt is below its target by its bytes alone. Then nothing is counted: a text has no more tokens than
+    bytes. That is known right after an answer: its request held everything but itself and what waits to be told. The frame
+    counts twice, as there may be more tools by now.
+    """
+    if type(answer) is not Answer or state.reply is None or state.context is not None or not around.facts.is_trusted:
+        return False
+    encoded = answer.sent.encoded
+    if encoded.resumed or state.view.has_images or state.reply.message.id != answer.message.id:
+        return False
+    sent = max(len(encoded.body) + answer.size, answer.reply.usage.total)  # a provider may add to what it is sent
+    return sent + around.size + _waiting(state, around.rates) <= around.gate.target
 
 
 def _readable(state: RunState, dropped: tuple[Message, ...]) -> tuple[Message, ...]:

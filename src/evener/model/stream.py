@@ -173,7 +173,8 @@ class Timing(msgspec.Struct, frozen=True, gc=False):
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """One finished model call, `at` that time (seconds since 1970). `tries` counts requests that were sent.
 
-    `raw` holds the bytes of the answer's body when the caller asked for them. `noted` are losses before the request was made.
+    `raw` holds the bytes of the answer's body when the caller asked for them, `size` is their number. `noted` are losses before
+    the request was made.
     """
 
     reply: Reply
@@ -186,6 +187,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     raw: bytes | None = None
     noted: tuple[Loss, ...] = ()
     at: float = msgspec.field(default_factory=time)
+    size: int = 0
     _made: dict[str, Message] = {}
 
     @property
@@ -503,6 +505,7 @@ class Stream:
     async def _read_whole(self, response: Response) -> list[Delta]:
         """Read an answer that is not streamed: the ask wants it so, or the server cannot stream."""
         content = bytes(self._ahead) + await read_all(response, self._endpoint.caps.body)
+        self._size = len(content)
         if self._raw is not None:
             self._raw.append(content)
         return list(deltas_of(self._endpoint.codec.decode(content, self._endpoint.facts.quirks)))
@@ -553,7 +556,9 @@ class Stream:
         timing = Timing(ended - self._began, (self._first or ended) - self._began)
         raw = b"".join(self._raw) if self._raw is not None else None
         facts = to.facts
-        return Answer(reply, sent, timing, facts.provider.name, facts.model, to.url, self._tries, raw, self._noted)
+        return Answer(
+            reply, sent, timing, facts.provider.name, facts.model, to.url, self._tries, raw, self._noted, size=self._size
+        )
 
     def _rename(self, delta: Delta) -> Delta:
         if isinstance(delta, CallBegun) and delta.name in self._names:

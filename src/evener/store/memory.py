@@ -308,11 +308,11 @@ class MemoryLog:
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
         kept.until = inf if self._stays else store._clock() + store._seconds
-        lines = kept.lines
-        for payload in payloads:
-            lines += payload
-            lines += b"\n"
         if events:
+            lines = kept.lines
+            for payload in payloads:
+                lines += payload
+                lines += b"\n"
             kept.rival = ""
             kept.length += len(events)
             kept.changed = events[-1].at
