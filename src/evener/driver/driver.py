@@ -504,24 +504,28 @@ class Driver:
             kept = tuple([one if type(one) is ev.CallFinished else event for event, one in pairs])
         self.events += kept
 
-    async def _perform(self, steps: tuple[Step, ...]) -> None:
+    def _perform(self, steps: tuple[Step, ...]) -> Coroutine[object, object, None]:
         match steps[0]:
             case CallModel() as step:
-                await self._call_model(step)
+                return self._call_model(step)
             case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
-                await self._perform_all(steps)
+                return self._perform_all(steps)
             case Finish(cause, detail, limit):
-                await self._finish(cause, detail, limit)
+                return self._finish(cause, detail, limit)
             case ContinueTurn(model):
-                await self._call_model(CallModel(model))
+                return self._call_model(CallModel(model))
             case AskApproval() as step:
-                await self._ask_approval(step)
+                return self._ask_approval(step)
             case Extend():
-                self._budget.renew()
-                if self._budget.tree is not None:
-                    await self._budget.tree.renew(self.state.run)
-                self._full = None
-                await self.record(ev.Continued(at=time(), run=self.state.run))
+                return self._extend()
+
+    async def _extend(self) -> None:
+        """Go on with a fresh allowance."""
+        self._budget.renew()
+        if self._budget.tree is not None:
+            await self._budget.tree.renew(self.state.run)
+        self._full = None
+        await self.record(ev.Continued(at=time(), run=self.state.run))
 
     async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
         ended = await self._record_step(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
@@ -986,11 +990,14 @@ class Driver:
         loop = asyncio.get_running_loop()
         return {id: shared for ids in found.values() if len(ids) > 1 for shared in (loop.create_future(),) for id in ids}
 
-    async def _call_tool(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
+    def _call_tool(self, step: RunTool) -> Coroutine[object, object, ev.CallFinished | ev.CallPaused]:
         """Run a call, or wait for the result of one that is the same."""
         shared = self._twins.get(step.call.id)
-        if shared is None:
-            return await self._call_once(step)
+        return self._call_once(step) if shared is None else self._call_twin(step, shared)
+
+    async def _call_twin(
+        self, step: RunTool, shared: "asyncio.Future[ev.CallFinished | None]"
+    ) -> ev.CallFinished | ev.CallPaused:
         first = next(id for id, one in self._twins.items() if one is shared) == step.call.id
         done = None if first else await shared
         if done is not None:

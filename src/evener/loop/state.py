@@ -6,10 +6,10 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
      +--Finished-- respond <--+ Replied without calls
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal, assert_never, final
+from typing import Any, Literal, assert_never, final
 
 import msgspec
 from msgspec.structs import replace
@@ -365,17 +365,8 @@ def fold(events: Iterable[ev.Event], state: RunState | None = None) -> RunState:
 
 
 def apply(state: RunState, event: ev.Event) -> RunState:
-    """Return the state after one more event. The four of every turn are known by their class: a pattern looks further."""
-    if type(event) is ev.ModelCalled:
-        made = _apply_request(state, event)
-    elif type(event) is ev.Replied:
-        made = _apply_reply(state, event)
-    elif type(event) is ev.CallStarted:
-        made = _apply_start(state, event)
-    elif type(event) is ev.CallFinished:
-        made = _apply_result(state, event)
-    else:
-        made = _apply_rare(state, event)
+    """Return the state after one more event. The four of every turn are found by their class: a pattern looks further."""
+    made = _OF_EVERY_TURN.get(type(event), _apply_rare)(state, event)
     context = state.context
     if context is not None and made.context is not None and made.transcript is not state.transcript:
         return replace(made, context=made.context.grow(state.transcript, made.transcript))
@@ -658,6 +649,14 @@ def _apply_result(state: RunState, event: ev.CallFinished) -> RunState:
     counted = dict(state.retries)
     counted[name] = counted.get(name, 0) + 1
     return replace(state, retries=tuple(counted.items()))
+
+
+_OF_EVERY_TURN: dict[type, Callable[[RunState, Any], RunState]] = {
+    ev.ModelCalled: _apply_request,
+    ev.Replied: _apply_reply,
+    ev.CallStarted: _apply_start,
+    ev.CallFinished: _apply_result,
+}
 
 
 def _count(state: RunState, call: str, nested: ev.Nested | None) -> RunState:

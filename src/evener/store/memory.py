@@ -309,10 +309,7 @@ class MemoryLog:
         kept, store = self._kept, self._store
         kept.until = inf if self._stays else store._clock() + store._seconds
         if events:
-            lines = kept.lines
-            for payload in payloads:
-                lines += payload
-                lines += b"\n"
+            kept.lines += b"\n".join((*payloads, b""))
             kept.rival = ""
             kept.length += len(events)
             kept.changed = events[-1].at
