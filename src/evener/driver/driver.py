@@ -473,7 +473,7 @@ class Driver:
         self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
     ) -> bool:
         """Append and know events. False: they were not written, as a note came."""
-        events = self._clock.dated(events)
+        events = events if self._clock is PRESENT else self._clock.dated(events)
         began = monotonic()
         self._staged = False  # also when this fails: the run then ends, and the log is read anew
         try:

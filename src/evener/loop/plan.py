@@ -20,7 +20,7 @@ import msgspec
 
 from evener import events as ev
 from evener.events import ApprovalDecided, Interrupt, LimitHit, Limits, Question, StopCause, ToolFacts
-from evener.loop.state import NoRoom, Pending, RunState, exceeded, near, outcome_key
+from evener.loop.state import NoRoom, Pending, RunState, exceeded, measure_limits, near, outcome_key
 from evener.transcript.ask import HostedTool, ToolSpec
 from evener.transcript.blocks import Block, ReasoningBlock, TextBlock, ToolCall
 
@@ -452,7 +452,7 @@ def _may_shorten(failure: ev.ModelFailed, setup: Setup) -> bool:
 
 def _after_answer(state: RunState, setup: Setup, reply: ev.Replied, now: float) -> tuple[Step, ...]:
     if reply.stop.reason in ("paused", "pending"):
-        over = exceeded(setup.limits, state.used)
+        over = exceeded(measure_limits(setup.limits, state.used))
         return _at_limit(state, setup, over, now) if over else (ContinueTurn(place_of(state, setup)),)
     if reply.problems:
         more = tuple(("", problem) for problem in reply.problems)
@@ -494,8 +494,8 @@ def _ask(
     now: float,
 ) -> tuple[Step, ...]:
     """Ask the model at this place of the chain; None: the one whose turn it is."""
-    used = state.used
-    over = exceeded(setup.limits, used)
+    measures = measure_limits(setup.limits, state.used)
+    over = exceeded(measures)
     if over:
         return _at_limit(state, setup, over, now)
     found = ask_about(state, setup.gate, "step", f"step:{state.spent.requests}", why="another request", now=now)
@@ -509,7 +509,7 @@ def _ask(
         missing = tuple(FetchMedia(url) for url in state.wanted if url not in have)
         if missing:
             return missing
-    notices = near(setup.limits, used)
+    notices = near(measures, setup.limits.warn_at)
     calls, times = state.repeat
     if times >= setup.limits.repeats:
         text = f"You have made the same call {times} times in a row with the same result. Do something else, or answer."

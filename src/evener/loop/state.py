@@ -40,6 +40,7 @@ __all__ = [
     "hold_fork",
     "hold_reply",
     "hold_request",
+    "measure_limits",
     "near",
     "outcome_key",
     "standing_of",
@@ -113,9 +114,13 @@ class NoRoom(msgspec.Struct, frozen=True):
         return self.hit.which == "cost"
 
 
-def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]]:
-    """Key, name for people, limit, used: for each limit that there is."""
-    found: list[tuple[ev.LimitName, str, ev.Amount, ev.Amount]] = []
+Measure = tuple[ev.LimitName, str, ev.Amount, ev.Amount]
+"""Of a limit that there is: its key, its name for people, how much is allowed, and how much is used."""
+
+
+def measure_limits(limits: Limits, spent: Spent) -> list[Measure]:
+    """Return how much is used of each limit that there is."""
+    found: list[Measure] = []
     if limits.requests is not None:
         found.append(("requests", "model requests", limits.requests, spent.requests))
     if limits.tool_calls is not None:
@@ -131,9 +136,9 @@ def _measures(limits: Limits, spent: Spent) -> list[tuple[ev.LimitName, str, ev.
     return found
 
 
-def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
+def exceeded(measures: Iterable[Measure]) -> NoRoom | None:
     """Return the first limit that leaves no room for another model request; None when there is room."""
-    for key, name, limit, used in _measures(limits, spent):
+    for key, name, limit, used in measures:
         if used >= limit and key != "tool_calls":
             return NoRoom(
                 f"The run has used {_format_amount(used)} of {_format_amount(limit)} {name}.", LimitHit(key, limit, used)
@@ -141,11 +146,11 @@ def exceeded(limits: Limits, spent: Spent) -> NoRoom | None:
     return None
 
 
-def near(limits: Limits, spent: Spent) -> list[tuple[str, str]]:
-    """Key and sentence for each limit that little is left of."""
+def near(measures: Iterable[Measure], warn_at: float) -> list[tuple[str, str]]:
+    """Key and sentence for each limit of which that share is used."""
     found = []
-    for key, name, limit, used in _measures(limits, spent):
-        if float(used) >= limits.warn_at * float(limit):
+    for key, name, limit, used in measures:
+        if float(used) >= warn_at * float(limit):
             left = limit - used if limit > used else 0  # type: ignore[operator] # both are of one kind
             found.append(
                 (f"near:{key}", f"Only {_format_amount(left)} of {_format_amount(limit)} {name} are left. Come to an end soon.")
