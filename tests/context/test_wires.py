@@ -6,9 +6,10 @@ import pytest
 
 from evener.context import ContextRules
 from evener.context.view import REMOVED_SCREENSHOT
-from evener.errors import UsageError
+from evener.errors import ContextTooLong, UsageError
 from evener.events import Evicted
 from evener.testing import Call, FakeServer, Received, Thinking, Tokens, Turn, turn
+from evener.tools import tool
 from evener.transport.http import HttpTransport
 from tests.context.servers import MODELS, PIXEL, events_of, harness_on, opened, serving
 
@@ -114,5 +115,27 @@ def test_a_server_that_cuts_prompts_without_a_word_is_found_out() -> None:
                 assert "counted 4,096 tokens of about" in told[3][0]
                 with pytest.raises(UsageError, match="room for 3,686"):
                     await thread.run("some words here " * 700)
+
+    asyncio.run(go())
+
+
+def test_a_provider_that_counts_more_than_bytes_is_believed() -> None:
+    """A prompt whose bytes fit is not counted, but a provider may add to it: what it reports decides."""
+
+    def tell(n: int) -> str:
+        """Tell something short."""
+        return f"{n} " + "a few words " * 30
+
+    class Adding(Working):
+        def __call__(self, received: Received) -> Turn:
+            made = super().__call__(received)
+            assert len(received.body) < 11_500, "the bytes alone are below the target"
+            return turn(*made.parts, usage=Tokens(input=24_000, output=20))
+
+    async def go() -> None:
+        async with serving("anthropic_messages", Adding("tell", 8)) as (_, model):
+            rules = ContextRules(window=24_000, reserve=1_000, compact=False)
+            with pytest.raises(ContextTooLong, match="with room for 23,000"):
+                await harness_on(model, rules, tools=[tool(effect="read")(tell)]).run("Go on.")
 
     asyncio.run(go())
