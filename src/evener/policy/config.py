@@ -122,7 +122,7 @@ def _read_matcher(spot: _Spot, value: object, root: str) -> Matcher:
 def _read_table_matcher(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
     for key in table:
         if key not in WORDS:
-            raise _refuse_unknown(spot.at(key), key, WORDS, 'A path to an argument stands in quotes: "options.force" = true')
+            raise _refuse_unknown(spot.at(key), key, WORDS, 'Write a path to an argument in quotes: "options.force" = true')
     kinds = [key for key in KINDS if key in table] + ["bounds"] * any(key in table for key in BOUNDS)
     if len(kinds) != 1 or ("root" in table and kinds != ["path"]):
         raise spot.bad(

@@ -145,7 +145,7 @@ class _RecordedStream:
     @property
     def answer(self) -> ReplayedAnswer:
         if self._answer is None:
-            raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
+            raise EvenerError("The recorded answer was not read yet. Read it to its end first.")
         return self._answer
 
     async def read(self) -> list[Delta]:

@@ -39,7 +39,7 @@ def find_tools_tool(tools: Iterable[Tool]) -> Tool:
         scores = {name: sum(own.get(word, 0.0) * rare[word] for word in asked) for name, own in weights.items()}
         found = sorted((name for name, score in scores.items() if score), key=lambda name: (-scores[name], name))[:MOST_FOUND]
         if not found:
-            raise ModelRetry("No tool fits these words. Try others: what is to be done, and with what.")
+            raise ModelRetry("No tool matches these words. Use other words: say what is to be done, and with what.")
         lines = [f"- {name}: {' '.join(known[name].description.split()).partition('. ')[0][:200]}" for name in found]
         text = "\n".join(("These tools can be called now:", *lines))
         return Envelope(True, (TextBlock(text),), reveals=tuple(found))

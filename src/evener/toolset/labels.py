@@ -114,8 +114,8 @@ def _guard(tools: tuple[T, ...], hosted: tuple[HostedTool, ...], traits: Callabl
     sends = next((name for name, known in sent.items() if "outward" in known), "")
     if sends:
         raise UsageError(
-            f"The hosted tool {sends!r} sends data out, and beside it are tools that show text of others and your data. Its "
-            "provider calls it without asking, so such a text could send your data away. Leave one of them out, use a tool "
-            'that runs here (the set "web"), or allow it with Policy(mixing="allow").'
+            f"The hosted tool {sends!r} sends data out, and other tools show your data and untrusted text. The provider calls "
+            "the hosted tool without asking, so instructions in that text could send your data away. Leave one of them out, "
+            'use a tool that runs here (the set "web"), or allow it with Policy(mixing="allow").'
         )
     return [replace(tool, approval=True) if isinstance(tool, Tool) and "outward" in traits(tool) else tool for tool in tools]

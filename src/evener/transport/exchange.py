@@ -58,7 +58,7 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     def __post_init__(self) -> None:
         if isnan(self.connect) or isnan(self.idle) or isnan(self.total):
-            raise BadValue("A deadline that is not a number never passes. Give seconds; `inf` means that there is none.")
+            raise BadValue("A deadline must be a number of seconds, not NaN. `inf` means that there is no deadline.")
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

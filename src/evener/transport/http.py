@@ -302,7 +302,7 @@ class HttpTransport:
                 await _send_in_parts(connection, head, request.body)
             answer = await connection.head()
             if answer.status == SWITCHING:
-                raise WireError(f"{place} wants to speak another protocol than HTTP. Check the address.")
+                raise WireError(f"{place} answered with a switch to a protocol other than HTTP. Check the address.")
             response = HttpResponse(connection, place)
         except BaseException:
             pool.give(route, connection)
@@ -438,7 +438,7 @@ async def read_all(response: Response, cap: int) -> bytes:
             size += len(piece)
             if size > cap:
                 raise WireError(
-                    f"The answer is larger than {cap} bytes: {size} had come when it was given up. "
+                    f"The answer is larger than {cap} bytes: reading stopped after {size} bytes. "
                     "If it may be that large, raise the cap with Caps(body=...)."
                 )
             pieces.append(piece)

@@ -339,7 +339,9 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
-        raise UsageError(f"Cannot load tools from {reference!r}: {blame(error)}. Mend the module, then try again.") from error
+        raise UsageError(
+            f"Cannot load tools from {reference!r}: {blame(error)}. Correct the module, then try again."
+        ) from error
     finally:
         sys.path.remove(os.getcwd())
     if not hasattr(loaded, name):

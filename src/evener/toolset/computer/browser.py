@@ -216,7 +216,7 @@ class BrowserComputer:
             await page.wait_for_timeout(SETTLED)
             if page.url == url:  # it went on nevertheless
                 return
-        raise ModelRetry(f"{url} was not reached: the page before it keeps going elsewhere.")
+        raise ModelRetry(f"{url} was not reached: the page before it keeps opening other addresses.")
 
     def _check(self, url: str) -> str:
         """Return an address that may be visited. The browser itself knows no others: this only says so."""

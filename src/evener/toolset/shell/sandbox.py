@@ -153,7 +153,9 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
             entries = list(os.scandir(root if here == "." else f"{root}/{here}"))
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
-                raise SandboxRefused("The folder is too deep to be checked. Remove what is thousands of levels deep.") from None
+                raise SandboxRefused(
+                    "The folder is nested too deeply to be checked. Remove the folders that are thousands of levels deep."
+                ) from None
             if isinstance(error, PermissionError) and here != "." and _may_open_up(f"{root}/{here}"):
                 yield HeldPath(here, folder=True, readable=False, placed=True)
             continue

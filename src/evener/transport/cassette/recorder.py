@@ -174,7 +174,7 @@ class Player:
         self._closed = True
         if strict and self.unused:
             raise UsageError(
-                f"Of the {len(self._exchanges)} exchanges of {self._path}, {len(self.unused)} were never asked for "
+                f"Of the {len(self._exchanges)} exchanges of {self._path}, {len(self.unused)} were never requested "
                 f"({'; '.join(self.unused[:3])}{'; ...' if len(self.unused) > 3 else ''}). "
                 "Find out why, or record the cassette again."
             )
