@@ -62,7 +62,9 @@ def as_json(body: bytes) -> Json | None:
 
 
 def find_nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -> int:
-    """Return the number of the unused recorded request with the same target and the fewest differences."""
+    """Return the number of the recorded request that was probably meant: same target first, then not yet used, then fewest
+    differences.
+    """
     given = set(used)
 
     def distance(number: int) -> tuple[bool, bool, int]:
