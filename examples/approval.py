@@ -1,4 +1,4 @@
-"""A call that a user must allow. The run ends there; the decision may come tomorrow, from another process.
+"""A call that needs approval. The run stops at this call. A user may decide later, in another process; then the run continues.
 
 Prints:
     stop: approval

@@ -1,4 +1,4 @@
-"""Fifty letters, fifty typed answers: a fan-out with a shape, a budget for all, and progress.
+"""Extract a typed invoice from each of fifty letters: a fan-out with an output type, one budget for all, and progress.
 
 Prints:
     10 of 50

@@ -1,7 +1,7 @@
-"""An agent at work, on four wires: it finds the failing test, fixes the code, runs the tests; edits and commands are approved.
+"""An agent fixes code, on four wires: it runs the failing test, edits the file, runs the tests. Edits and commands need approval.
 
 The providers are fakes on loopback that answer, and refuse, as the real ones do. The files, the edits and the sandbox are real.
-Models that were trained on an editor, patches or a shell of their maker get them in that form; the calls in the log are the same.
+Models that were trained on tools in their maker's form (an editor, patches, a shell) get these. The calls in the log are the same.
 
 Prints:
     anthropic, plain: shell FAILED (failures=1), search calc.py:2, read, edit, shell OK

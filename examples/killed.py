@@ -1,4 +1,4 @@
-"""A process that is killed in the midst of a payment, and another that goes on: the payment is not made twice.
+"""A process is killed during a payment, and another process resumes the run. The payment is not made twice.
 
 Prints:
     paying 5

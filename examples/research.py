@@ -1,4 +1,4 @@
-"""A research agent that hands questions to two others, watched by two readers: one of all events, one of its own only.
+"""A research agent gives questions to two other agents. Two readers follow its stream: one gets all events, one only its own.
 
 Prints:
     Report(question='Which is older?', answer='Rome, by centuries.', sources=2)

@@ -1,4 +1,4 @@
-"""A run that is watched, and steered while it is busy.
+"""Follow the stream of a run, and send the run a message while it is busy.
 
 Prints:
     ask scripted:model

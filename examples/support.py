@@ -1,4 +1,4 @@
-"""A support agent whose refunds need a decision. Three processes: one asks, one decides, one goes on.
+"""A support agent whose refunds need approval, in three processes: one asks, one decides, one resumes the run.
 
 Prints:
     waits: refund({"order":"A-17","amount":40}) of order A-17

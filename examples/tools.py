@@ -1,4 +1,4 @@
-"""An agent with a tool. Plays from a script; name a model to ask a real one: `python tools.py local:smollm2`.
+"""An agent with a tool, on a scripted model. To use a real model, name it: `python tools.py local:smollm2`.
 
 Prints:
     It is -3 degrees in Oslo, with snow.

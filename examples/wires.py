@@ -1,4 +1,4 @@
-"""One conversation, four wires: each turn another provider takes the thread over, and what it could not be told is reported.
+"""One conversation on four wires: each turn uses another provider. What a provider could not get is printed as a loss.
 
 The providers are fakes on loopback that answer, and refuse, as the real ones do.
 

@@ -1,12 +1,12 @@
-"""Writes what docs/protocol.md says of the code: `protocol.py` rewrites the file, `--check` only tells whether it is stale.
+"""Regenerates the parts of docs/protocol.md that describe the code. `--check` only reports whether the file is stale.
 
-Three things in that document are never typed by hand:
+Three kinds of text in that document are generated:
 
     `path.py:12 Name`                                  the line where the name is defined; write `path.py:? Name`
-    <!-- generated: part words --> ... <!-- end -->    what `PARTS[part]` makes of the words
-    python blocks                                      are run; the part `printed` is what the block above it printed
+    <!-- generated: part words --> ... <!-- end -->    the result of the function `PARTS[part]` for these words
+    python blocks                                      are run; the part `printed` is the output of the block above it
 
-Reads the source, and encodes values with the real codecs. Talks to nobody, changes no other file.
+Reads the source, and encodes values with the real codecs. Opens no connection, and changes no other file.
 """
 
 import ast
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def fresh(text: str) -> str:
-    """The document as it should be."""
+    """Return the document with all generated parts up to date."""
     parts = PART.sub(lambda hit: f"{hit[1]}{PARTS[hit[2]](text[: hit.start()], *hit[3].split())}{hit[4]}", text)
     return REFERENCE.sub(lambda hit: f"`{hit['path']}:{lines(hit['path'], hit['name'])[0]} {hit['name']}`", parts)
 
@@ -76,21 +76,21 @@ def fresh(text: str) -> str:
 
 
 def at(path: str, name: str) -> str:
-    """A reference; the line is filled in last."""
+    """Return a reference; `fresh` fills in the line."""
     return f"`{path}:? {name}`"
 
 
 def lines(path: str, name: str) -> tuple[int, int]:
-    """The first and the last line of a definition."""
+    """Return the first and the last line of a definition."""
     found = defined(path)
     if name not in found:
-        raise SystemExit(f"docs/protocol.md names {name!r} of {path}, which does not define it. Mend the document.")
+        raise SystemExit(f"docs/protocol.md names {name!r} of {path}, which does not define it. Correct the document.")
     return found[name]
 
 
 @cache
 def defined(path: str) -> dict[str, tuple[int, int]]:
-    """Where a file defines what: `f`, `Class.method`, `Class.field`, and `case Name` for the classes it tells apart."""
+    """Return the lines of each name in a file: `f`, `Class.method`, `Class.field`, and `case Name` for matched classes."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     found = {name: (node.lineno, node.end_lineno or node.lineno) for name, node in _definitions(tree.body)}
     cases = [node.pattern for node in ast.walk(tree) if isinstance(node, ast.match_case)]
@@ -119,7 +119,7 @@ def _definitions(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[s
 
 
 def home(module: str) -> str:
-    """The file of a module, from the root of the tree."""
+    """Return the file of a module, relative to the root of the repository."""
     path = Path("src", *module.split("."))
     return (path / "__init__.py" if (ROOT / path).is_dir() else path.with_suffix(".py")).as_posix()
 
@@ -129,14 +129,14 @@ def folder(wire: str) -> str:
 
 
 def source(_before: str, path: str, name: str) -> str:
-    """A definition, as it stands in the source."""
+    """Return a definition as it is in the source."""
     first, last = lines(path, name)
     text = "\n".join((ROOT / path).read_text(encoding="utf-8").splitlines()[first - 1 : last])
     return f"{at(path, name)}\n\n<!-- not run: an excerpt of the source -->\n```python\n{textwrap.dedent(text)}\n```\n"
 
 
 def printed(before: str, language: str) -> str:
-    """What the last Python block before this place prints; those before it are run, too."""
+    """Return the output of the last Python block before this place. The blocks before it are run, too."""
     names: dict[str, object] = {"__name__": "__main__"}
     shown = StringIO()
     for left_out, code in BLOCK.findall(before):
@@ -154,7 +154,7 @@ PIXEL = "iVBORw0KGgo="
 
 
 def asked(wire: str, *blocks: Block, tools: tuple[ToolSpec, ...] = (TOOL,)) -> Ask:
-    """An ask whose only message has these blocks."""
+    """Return an ask whose only message has these blocks."""
     talk = Transcript([Message("user", blocks or (TextBlock("Weather in Oslo?"),))])
     return Ask(talk, Origin(wire=wire, provider="row", model="model"), tools, settings=Settings(max_output_tokens=64_000))
 
@@ -178,7 +178,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def landings(value: object, words: str, path: str = "", kinds: tuple[str, ...] = ()) -> Iterator[str]:
-    """Where in a body these words stand, and the roles and types of what they stand in."""
+    """Yield the places of these words in a body, with the roles and types of the objects around them."""
     match value:
         case dict():
             kinds += tuple(f"`{key}: {value[key]}`" for key in ("role", "type") if isinstance(value.get(key), str))
@@ -192,7 +192,7 @@ def landings(value: object, words: str, path: str = "", kinds: tuple[str, ...] =
 
 
 def roles(_before: str) -> str:
-    """A conversation with every role, really encoded for each wire."""
+    """Return the table of roles: a conversation with every role, encoded for each wire."""
     said = Message("assistant", (TextBlock("I look it up."), ToolCall.of("call_1", "weather", {"city": "Bergen"})))
     came = (Message.tool_result("call_1", "4 degrees"), Message.system_text("Speak Dutch."))
     talk = Transcript([Message.user_text("Is it wet?"), said, *came], system="Be brief.")
@@ -220,7 +220,7 @@ CHOICES = {
 
 
 def choices(_before: str) -> str:
-    """Each tool choice, really encoded for each wire."""
+    """Return the table of tool choices, each encoded for each wire."""
     rows = []
     for name, choice in CHOICES.items():
         cells = [_choice(wire, choice) for wire in CODECS]
@@ -233,7 +233,7 @@ def _tally(kept: Sequence[bool]) -> str:
 
 
 def _choice(wire: str, choice: Choice) -> str:
-    """The fields of the body that this choice makes, or what it loses."""
+    """Return the fields of the body that this choice adds or changes, or its loss."""
     tools = (TOOL, replace(TOOL, name="time"), replace(TOOL, name="date"))
     plain = body(sent(asked(wire, tools=tools)))
     encoded = sent(replace(asked(wire, tools=tools), choice=choice))
@@ -244,7 +244,7 @@ def _choice(wire: str, choice: Choice) -> str:
 
 
 def events(_before: str) -> str:
-    """The union of deltas: what each carries, who makes it, and where it is folded in."""
+    """Return the table of deltas: fields, meaning, the wires that make it, and the code that folds it."""
     rows = []
     for kind in get_args(Delta):
         name, meaning = kind.__name__, (inspect.getdoc(kind) or "").partition(".")[0]
@@ -257,7 +257,7 @@ def events(_before: str) -> str:
 
 
 def _makes(place: str, name: str) -> bool:
-    """Whether the code of a folder calls this class."""
+    """True if the code of a folder calls this class."""
     return any(re.search(rf"\b{name}\(", path.read_text(encoding="utf-8")) for path in (ROOT / place).rglob("*.py"))
 
 
@@ -265,7 +265,7 @@ def _makes(place: str, name: str) -> bool:
 
 
 def providers(_before: str) -> str:
-    """Every provider, under the folder of the wire that it speaks."""
+    """Return a list of the providers by wire."""
     rows = load_rows().providers
     found = []
     for wire in CODECS:
@@ -275,7 +275,7 @@ def providers(_before: str) -> str:
 
 
 def features(_before: str) -> str:
-    """What each provider's row keeps of an ask: everything is tried, by encoding it."""
+    """Return the table of features: what each row of a provider keeps of an ask, found by encoding the ask."""
     heads = ("Provider", "Adapter", "Streaming", "Tool Choice", "Parallel Tools", *FEATURES, "Cache Marks", "Notes")
     rows = sorted(load_rows().providers, key=lambda row: list(CODECS).index(row.wire))
     return table(heads, (_features(row) for row in rows))
@@ -310,22 +310,22 @@ TRIED = (
     *("path", "stream_path", "api_version", "framing", "forced_choice", "named_choice", "parallel_switch"),
     *("images", "documents", "output_schema", "strict", "effort", "cache_marks", "cache_ttls"),
 )
-"""Quirks that a row need not repeat in its notes: other columns show what they do."""
+"""Quirks that the column "Notes" leaves out, because other columns show their effect."""
 
 
 def _lost(row: Provider, ask: Ask) -> str:
-    """What became of the ask at this provider, in a word; empty when it goes out whole."""
+    """Return the kind of the first loss of the ask at this provider; empty if there is none."""
     losses = sent(ask, row.quirks).losses
     return losses[0].kind if losses else ""
 
 
 def _is_read(quirk: str) -> bool:
-    """Whether any code acts on a quirk."""
+    """True if any code reads this quirk."""
     return any(f"quirks.{quirk}" in path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
 
 
 def codecs(_before: str) -> str:
-    """Where each wire's functions are."""
+    """Return the list of each wire's functions, with their places."""
     return "".join(f"- {reference}: {what}\n" for codec in CODECS.values() for reference, what in _functions(codec))
 
 
@@ -343,7 +343,7 @@ def _functions(codec: Codec) -> Iterator[tuple[str, str]]:
 
 
 def states(_before: str) -> str:
-    """The state machine of a run, found by walking it."""
+    """Return the table of the state machine of a run, found by a search."""
     found = transitions().items()
     rows = ((f"`{start}`", ", ".join(f"`{name}`" for name in names), f"`{end}`") for (start, end), names in found)
     return table(("From", "Events", "To"), rows)

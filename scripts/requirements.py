@@ -1,8 +1,8 @@
-"""Writes docs/requirements.md: which requirements a test shows, and which one. `--check` only tells whether it is stale.
+"""Writes docs/requirements.md: the requirements, and the tests that show each. `--check` only reports whether it is stale.
 
 A test shows a requirement when it names its number: in its name (`test_s2_6_...`, `test_s2_51_to_54_...`), in its
-docstring, or in a comment within it or right above it ("S2.6", "S2.68-S2.73"). A number in the docstring of a whole file
-must exist, but shows nothing: it does not say which test. The numbers and what they mean stand in docs/requirements.toml.
+docstring, or in a comment within it or right above it ("S2.6", "S2.68-S2.73"). A number in the docstring of a file must
+exist, but covers nothing, because it names no test. docs/requirements.toml has the numbers and their meaning.
 
 Reads the tests as text: imports none of them, runs none of them, changes no other file.
 """
@@ -33,7 +33,7 @@ Test = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Claim(NamedTuple):
-    """Somewhere a number is named: `test` is empty where it is not in one test."""
+    """One place that names a number; `test` is empty if the place is not in a test."""
 
     number: str
     file: str
@@ -41,7 +41,7 @@ class Claim(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One source document: its title and what each of its numbers asks for."""
+    """One source document: its title, and the text of each of its requirements by number."""
 
     name: str
     title: str
@@ -65,14 +65,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def claims(folder: Path) -> list[Claim]:
-    """Every number that a file of tests names, in the order of files and lines."""
+    """Return every number that a file of tests names, in the order of files and lines."""
     return [claim for path in sorted(folder.rglob("*.py")) for claim in named(path.read_text("utf-8"), _place(path, folder))]
 
 
 def named(source: str, file: str) -> Iterator[Claim]:
-    """The numbers that one file names, by test; those outside of tests come last."""
+    """Yield the numbers that one file names, by test; those outside of tests come last."""
     if not IN_TEXT.search(source) and not IN_NAME.search(source):
-        return  # most files: to read their comments takes long
+        return  # true for most files, and reading comments is slow
     tree, comments = ast.parse(source), _comments(source)
     for test, name in _tests(tree):
         first = min([test.lineno, *(one.lineno for one in test.decorator_list)])
@@ -86,19 +86,19 @@ def named(source: str, file: str) -> Iterator[Claim]:
 
 
 def numbers(text: str) -> Iterator[str]:
-    """The numbers that a text names; a range names all that lie in it."""
+    """Yield the numbers that a text names; a range stands for all numbers in it."""
     for source, first, last in IN_TEXT.findall(text):
         yield from (f"S{source}.{one}" for one in range(int(first), int(last or first) + 1))
 
 
 def numbers_in_name(name: str) -> Iterator[str]:
-    """The numbers in the name of a test, where `s2_6` is S2.6."""
+    """Yield the numbers in the name of a test, where `s2_6` is S2.6."""
     for source, first, last in IN_NAME.findall(name):
         yield from (f"S{source}.{one}" for one in range(int(first), int(last or first) + 1))
 
 
 def unknown(found: Iterable[Claim]) -> list[str]:
-    """What is named and does not exist, with the place."""
+    """Return the names of requirements that do not exist, with the tests that use them."""
     known = {number for group in groups() for number in group.asks}
     return [f"{claim.file}::{claim.test} names {claim.number}" for claim in found if claim.number not in known]
 
@@ -124,25 +124,25 @@ def _tests(tree: ast.Module) -> Iterator[tuple[Test, str]]:
 
 @cache
 def groups() -> list[Group]:
-    """The source documents with their numbers, as docs/requirements.toml has them."""
+    """Return the source documents with their numbers, from docs/requirements.toml."""
     return [Group(name, one.pop("title"), one) for name, one in _table().items() if name not in ("themes", "partly")]
 
 
 @cache
 def themes() -> dict[str, str]:
-    """The theme that a number belongs to, where it has one."""
+    """Return the theme of each number that has one."""
     return {number: theme for theme, text in _table()["themes"].items() for number in numbers(text)}
 
 
 @cache
 def lacking() -> dict[str, str]:
-    """What the tests of a number do not show, because it is not there yet."""
+    """Return the part of a requirement that is not built yet, by number."""
     return _table()["partly"]
 
 
 @cache
 def mutants() -> dict[str, int]:
-    """How many behaviours of each number are taken away to see whether a test notices."""
+    """Return how many behaviours `python -m bench mutants` removes for each number."""
     return dict(Counter(one["number"] for one in tomllib.loads(MUTANTS.read_text(encoding="utf-8"))["mutant"]))
 
 
@@ -153,28 +153,28 @@ def _table() -> dict[str, dict[str, str]]:
 # The document.
 
 HEAD = """\
-# What Evener must do, and which test shows it
+# What Evener must do, and which tests show it
 
 Five source documents (S0 to S4) define what Evener must do; each requirement has a number. A requirement is covered if a
-test that goes through the public API names its number, and fails when the behaviour is taken away. A name alone is a claim:
-`make bench ARGS=mutants` takes behaviours away, one after the other, and fails if no test that names the number notices. The
-column "taken away" says in how many ways this is done for a number; where it has none, the claim was read, not tried. "Not yet"
-says what is missing, and where it belongs. Paths are relative to `tests/`. `make docs` generates this page from the tests, from
-`bench/mutants.toml` and from the phrases in `docs/requirements.toml`.
+test that uses the public API names its number. To check that such a test fails when the required behaviour is missing,
+`make bench ARGS=mutants` removes behaviours from the code, one after the other. It fails if no test that names the number
+fails. The column "mutants" says how many behaviours it removes for a number. If the column is empty, the test was read, but
+not checked in this way. "Not yet" says what is missing, and to which theme it belongs. Paths are relative to `tests/`.
+`make docs` generates this page from the tests, from `bench/mutants.toml` and from the phrases in `docs/requirements.toml`.
 """
 
 
 def page(found: Sequence[Claim]) -> str:
-    """The whole document."""
+    """Return the whole document."""
     if wrong := unknown(found):
-        raise SystemExit("There is no such requirement. Mend the test or docs/requirements.toml.\n" + "\n".join(wrong))
+        raise SystemExit("There is no such requirement. Correct the test or docs/requirements.toml.\n" + "\n".join(wrong))
     tests = covering(found)
     parts = [HEAD, _tally(groups(), tests), *(_section(group, tests) for group in groups())]
     return "\n".join(parts)
 
 
 def covering(found: Sequence[Claim]) -> dict[str, list[str]]:
-    """The tests of each number; those that name the fewest numbers first, since they say the most about it."""
+    """Return the tests of each number; tests that name few numbers come first, because they are the most specific."""
     claimed = [claim for claim in found if claim.test]
     width: dict[tuple[str, str], int] = {}
     for claim in claimed:
@@ -207,7 +207,7 @@ def _section(group: Group, tests: Mapping[str, Sequence[str]]) -> str:
         f"| {number} | {phrase} | {_cell(number, tests)} | {planted.get(number, '')} |\n"
         for number, phrase in group.asks.items()
     ]
-    head = "| Number | What | Shown by | Taken away |\n| --- | --- | --- | --- |\n"
+    head = "| Number | What | Shown by | Mutants |\n| --- | --- | --- | --- |\n"
     return "".join([f"## {group.name}: {group.title}\n\n{head}", *rows])
 
 

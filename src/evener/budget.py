@@ -52,21 +52,21 @@ class TreeBudget:
         self.counts_money = counts_money
 
     async def begin(self, limits: Limits, spent: Spent) -> None:
-        """Have the store hold it from now on."""
+        """Write the budget into the store, with what was spent before."""
         await self._tables.begin_tree(self.tree, log=self._log, limits=limits, spent=spent)
         self._began = True
 
     async def join(self, log: str, run: str) -> None:
-        """Let another run belong to the tree."""
+        """Add a run to the tree."""
         await self._tables.join_tree(self.tree, log=log, run=run)
 
     async def is_there(self) -> None:
-        """Wait until the store has it: what began before counts, what begins now waits."""
+        """Wait until the budget is in the store. Reservations from before are in it as spent; later ones wait for this."""
         while not self._began:
             await asyncio.sleep(BEGINNING)
 
     async def reserve(self, key: str, cost: Decimal) -> NoRoom | None:
-        """Room for one model request that costs at most so much; None when there is."""
+        """Reserve one model request that costs at most `cost`. Return None if there is room, else the limit that is reached."""
         await self.is_there()
         refused = await self._tables.reserve(self.tree, log=self._log, key=key, cost=cost)
         if refused is None:
@@ -76,7 +76,10 @@ class TreeBudget:
         return NoRoom(why, hit, final=not refused.held)
 
     async def claim_calls(self, key: str, count: int) -> NoRoom | None:
-        """Room for so many tool calls; None when there is. The same key is counted once."""
+        """Count `count` tool calls. Return None if there is room, else the limit that is reached.
+
+        The same key is counted once.
+        """
         await self.is_there()
         refused = await self._tables.claim_calls(self.tree, log=self._log, key=key, count=count)
         if refused is None:
@@ -87,15 +90,15 @@ class TreeBudget:
         )
 
     async def settle(self, key: str, *, usage: Usage, cost: Decimal, made: bool = True) -> None:
-        """Replace a reservation by what the request used. `made`: it was sent; else it does not count."""
+        """Replace a reservation by what the request used. If `made` is false, the request was not sent and does not count."""
         await self._tables.settle(self.tree, key=key, usage=usage, cost=cost, made=made)
 
     async def settle_left(self) -> None:
-        """Settle what an earlier holder of the log had reserved, with the most that it may have cost."""
+        """Settle the open reservations of an earlier holder of the log at their upper bounds."""
         await self._tables.settle_left(self.tree, log=self._log)
 
     async def renew(self, run: str) -> None:
-        """Start a fresh allowance, if the run that a user allowed it is the root."""
+        """Start a fresh allowance for the tree, if `run` is its root."""
         if self.tree == run:
             await self._tables.renew(self.tree)
 
@@ -139,13 +142,13 @@ class Budget:
 
     @property
     def tree(self) -> TreeBudget | None:
-        """The budget of the tree on several machines that the run belongs to; None where it does to none."""
+        """The budget in the store that the run's tree has on several machines; None if the run belongs to no such tree."""
         return self._around[-1]._tree
 
     async def share(self, tables: "PostgresCluster") -> TreeBudget:
-        """Have the store hold the budget of the whole tree: a run inside it is about to be performed elsewhere.
+        """Move the budget of the whole tree into the store, because another process is about to perform a run of the tree.
 
-        What calls under way hold counts as spent.
+        Open reservations count as spent.
         """
         root = self._around[-1]
         log, run = root._owner
@@ -162,28 +165,30 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """What was used, without what is reserved."""
+        """The usage so far, without reservations."""
         with self._lock:
             return Spent(self._requests, self._tool_calls, self._usage, self._cost)
 
     @property
     def left(self) -> Decimal:
-        """What may still be spent, without what is reserved; meant for budgets that count money."""
+        """The money that is neither spent nor reserved: the least of this budget and those around it. 0 if none limits the
+        cost.
+        """
         left = [budget._left for budget in self._around if budget._limits.cost is not None]
         return min(left, default=Decimal(0))
 
     @property
     def holds(self) -> bool:
-        """Whether calls under way hold money that they may not need."""
+        """True if open calls have reserved money, a part of which may become free."""
         return any(budget._held > 0 for budget in self._around)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there was to say about this budget."""
+        """The warnings about this budget."""
         return tuple(self._warned)
 
     def warn(self, text: str) -> bool:
-        """Say something about the budgets that count money, to all of them. Whether it is the first time, for any of them."""
+        """Add a warning to all budgets that limit the cost. True if none of them had it before."""
         counting = [budget for budget in self._around if budget._limits.cost is not None]
         new = not any(text in budget._warned for budget in counting)
         for budget in counting:
@@ -191,13 +196,13 @@ class Budget:
         return new
 
     def renew(self) -> None:
-        """Start a fresh allowance, as the limits say: a user allowed it. The budgets around have no more than before."""
+        """Reset the usage, because a user allowed more. The budgets around this one are not reset."""
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
 
     def charge(self, spent: Spent) -> None:
-        """Add what was used without being reserved here."""
+        """Add usage that was not reserved here."""
         for budget in self._around:
             with budget._lock:
                 budget._requests += spent.requests
@@ -206,13 +211,13 @@ class Budget:
                 budget._cost += spent.cost
 
     def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
-        """Room for one model request that costs at most so much; or the limit that is in the way."""
+        """Reserve one model request that costs at most `cost`. Return the reservation, or the limit that is reached."""
         cost = self._estimated(cost) if cost and self.counts_money else cost
         refused = self._reserve(cost, OWN)
         return Reservation(cost) if refused is None else refused
 
     def _estimated(self, most: Decimal) -> Decimal:
-        """Return what to hold for a call that may cost so much."""
+        """Return the amount to reserve for a call that costs at most `most`."""
         for budget in self._around:
             if budget._by_estimate and budget._dearest and budget._dearest * MARGIN < most:
                 budget._warned[ESTIMATED] = None
@@ -220,7 +225,7 @@ class Budget:
         return most
 
     def settle(self, reservation: Reservation, *, usage: Usage, cost: Decimal) -> None:
-        """Replace the reservation of a call that is over by what it used."""
+        """Replace the reservation of a finished call by what it used."""
         for budget in self._around:
             with budget._lock:
                 if reservation.cost:
@@ -230,13 +235,13 @@ class Budget:
                 budget._dearest = max(budget._dearest, cost)
 
     def return_request(self) -> None:
-        """Count one request less: a call that was reserved is not made. What it holds is settled as ever."""
+        """Count one request less: a reserved call is not made. Its reserved money is settled as usual."""
         for budget in self._around:
             with budget._lock:
                 budget._requests -= 1
 
     def claim_calls(self, count: int) -> NoRoom | None:
-        """Room for so many tool calls; None when there is."""
+        """Count `count` tool calls. Return None if there is room, else the limit that is reached."""
         return self._claim(count, OWN)
 
     @property

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def waiting(thread: str, approvals: tuple[Approval, ...]) -> Envelope:
-    """Return what a tool returns whose inner run waits for these."""
+    """Return the result of a tool whose inner run waits for these approvals."""
     inner = tuple(
         InnerQuestion(
             one.thread, one.id, one.interrupt, Question(one.key, one.digest, one.why, one.rule),
@@ -82,35 +82,35 @@ class InnerUsage:
         self._acted = False
 
     def add(self, spent: Spent) -> None:
-        """Count a run that came to a stop elsewhere."""
+        """Add the usage of an inner run that stopped in another process."""
         with self._lock:
             self._done = _sum(self._done, _nested_key(spent))
 
     def begin(self, total: Total) -> None:
-        """Count a run that begins; it says by itself what it has used so far."""
+        """Count a run that begins here. `total` returns its usage so far."""
         with self._lock:
             self._running.append(total)
 
     def end(self, total: Total) -> None:
-        """It came to a stop."""
+        """Replace a running run by its final usage."""
         with self._lock:
             self._running.remove(total)
             self._done = _sum(self._done, total())
 
     def act(self) -> None:
-        """Note that a run starts a call that changes something, for all runs around it."""
+        """Note, here and for all outer calls, that a run has started a call that changes something."""
         self._acted = True
         if self._outer is not None:
             self._outer.act()
 
     @property
     def is_used(self) -> bool:
-        """Whether there were any runs."""
+        """True if the call had any inner runs."""
         return self._done is not NOTHING or bool(self._running)
 
     @property
     def total(self) -> Nested:
-        """What was used by now."""
+        """The usage of all inner runs so far."""
         with self._lock:
             found = self._done
             for total in self._running:
@@ -193,12 +193,17 @@ current_policy: ContextVar[Policy | None] = ContextVar("evener_policy", default=
 
 
 def key_of(state: RunState, call: ToolCall, log: str) -> str:
-    """Return the idempotency key: the same for every start of one call, in any process, and in forks made after the first."""
+    """Return the call's idempotency key.
+
+    It is the same for every start, in any process, and in forks made after the first start.
+    """
     return _pending(state, call).key or _mint_key(state, call, log)
 
 
 def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
-    """Return what belongs to this call on this log, and on the branch where it was started before; empty where it was not."""
+    """Return the ids of the inner log of this call: on this log, and on the branch that started the call (empty if there is
+    none).
+    """
     key, source = key_of(state, call, log), _pending(state, call).source
 
     def own(log: str) -> str:
@@ -208,12 +213,15 @@ def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
 
 
 def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
-    """Return the run inside this call."""
+    """Return the ids of the inner run of this call, and whether it is known to have begun."""
     return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
 
 
 def _mint_key(state: RunState, call: ToolCall, log: str) -> str:
-    """Return a key that includes the log: a call that was only asked for before a fork is another call on each branch."""
+    """Return a new key.
+
+    It includes the log, because a call that had not started before a fork is a different call on each branch.
+    """
     made = state.transcript.last
     return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
 

@@ -45,7 +45,7 @@ PEOPLE = (
 
 @tool(effect="read")
 def calculator(expression: str) -> str:
-    """Calculates."""
+    """Calculate the value of an expression."""
     found = SUM.fullmatch(expression)
     if found is None:
         return f"{expression!r} is no sum of two numbers."
@@ -53,7 +53,7 @@ def calculator(expression: str) -> str:
 
 
 def main() -> int:
-    """Fetch what is missing, talk, and say how long it took."""
+    """Fetch missing weights, run the demo, and print how long it took."""
     try:
         fetched = fetch_weights(BUNDLES[MODEL])
         print(f"weights of {MODEL}: {'fetched now' if fetched.fresh else 'already here'}", flush=True)
@@ -62,7 +62,7 @@ def main() -> int:
     except EvenerError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
-    print(f"\n{perf_counter() - began:.0f} seconds, no key, no bill. This model is tiny; yours will say more.")
+    print(f"\n{perf_counter() - began:.0f} seconds, no key, no cost. This model is tiny; larger models answer better.")
     return 0
 
 
@@ -73,7 +73,7 @@ async def _demonstrate() -> None:
 
 
 async def _converse(transport: LocalTransport) -> None:
-    """Run one thread in one store; each turn another harness takes it over, on another wire."""
+    """Run one thread in one store. Each turn uses another harness, on another wire."""
     store, thread = MemoryStore(), ""
     for row, question in TURNS:
         model = _model(row, transport)
@@ -94,7 +94,7 @@ def _tools() -> Sequence[Tool]:
 
 
 def _examples() -> Iterator[Message]:
-    """Yield two sums, done: a model this small needs to see how."""
+    """Yield two solved sums: a model this small needs examples."""
     for number, (expression, result) in enumerate((("8 * 9", "72"), ("41 + 5", "46"))):
         call = ToolCall.of(f"example_{number}", "calculator", {"expression": expression})
         yield Message.user_text(f"What is {expression}?")
@@ -123,7 +123,7 @@ def _report(losses: Sequence[Loss]) -> None:
 
 
 async def _fill(transport: LocalTransport) -> None:
-    """Turn a sentence into an object of a given shape."""
+    """Ask for an object of a given schema, made from a sentence."""
     sentence = "Maria is 34 years old and lives in Lisbon."
     told = [message for said, filled in PEOPLE for message in (Message.user_text(said), Message.assistant_text(filled))]
     model = _model("local", transport)

@@ -172,7 +172,7 @@ def _money(value: object) -> Decimal:
 
 
 def _check_kind(name: str, value: object) -> None:
-    """Refuse what is no number, and a fraction where things are counted."""
+    """Refuse a value that is no number, and a fraction for a limit that counts things."""
     whole = name not in ("cost", "seconds", "warn_at")
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float | Decimal):
         raise BadValue(f"Limits.{name} must be {'a whole number' if whole else 'a number'}; it is {value!r:.40}.")
@@ -638,7 +638,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def decode_event(data: bytes, version: int = VERSION) -> Event:
-    """Return the event that `encode_event` wrote. What a newer Evener wrote stops here, before anything is guessed."""
+    """Return the event that `encode_event` wrote. An event of a newer version is refused before it is parsed."""
     if version > VERSION:
         raise StoreError(
             f"An event has version {version}; this Evener reads versions up to {VERSION}. Update Evener to open this thread."
@@ -651,5 +651,5 @@ def decode_event(data: bytes, version: int = VERSION) -> Event:
 
 
 def encode_events(events: Sequence[Event]) -> list[bytes]:
-    """Events as JSON, one by one."""
+    """Encode each event as JSON."""
     return [_encoder.encode(event) for event in events]

@@ -113,7 +113,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue(f"A hook for {self.event!r} is not about a subagent; leave `agents` out.")
 
     def wants(self, moment: Moment) -> bool:
-        """True if it is told of this."""
+        """True if the hook is called for this event."""
         if self.event != moment.event:
             return False
         if self.tools is not None and (moment.call is None or moment.call.name not in self.tools):
@@ -129,7 +129,7 @@ class Hooks:
         self._ended: dict[str, None] = {}
 
     def ends(self, run: str) -> bool:
-        """True if the end of this run was not told here before; from now on it was."""
+        """True if `run_end` was not reported for this run before; marks it as reported."""
         if run in self._ended:
             return False
         self._ended[run] = None
@@ -138,7 +138,10 @@ class Hooks:
         return True
 
     def call(self, moment: Moment, report: Callable[[str], None]) -> tuple[HookAnswer, ...]:
-        """Return what the hooks for this moment answer. The first one that cancels ends it; what goes wrong is reported."""
+        """Call the hooks for this event and return their answers.
+
+        A cancelling answer stops further calls; errors are reported.
+        """
         found: list[HookAnswer] = []
         for hook in self._hooks:
             if not hook.wants(moment):
@@ -169,7 +172,10 @@ class Hooks:
 
 
 def rewrite_result(result: CallFinished, answers: Iterable[HookAnswer]) -> CallFinished:
-    """Return the result as the model shall see it. Whether it may be retried is not a hook's business."""
+    """Return the result as the model gets it, with the rewritten content.
+
+    A hook cannot change whether the call may be retried.
+    """
     for answer in answers:
         if isinstance(answer, Rewrite):
             content = (TextBlock(answer.content),) if isinstance(answer.content, str) else answer.content

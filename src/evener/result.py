@@ -58,7 +58,7 @@ class CallRecord(msgspec.Struct, frozen=True):
 
     @property
     def by_hook(self) -> bool:
-        """Whether a hook cancelled it."""
+        """True if a hook cancelled the call."""
         done = self.result
         return done is not None and (done.by_hook or (not self.starts and done.metadata == ONCE_BY_HOOK))
 
@@ -150,11 +150,11 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the model gave its final answer."""
+        """True if the model gave its final answer."""
         return self.stop == "done"
 
     def require_output(self) -> Output:
-        """Return the structured answer, or the text where none was asked for. NoOutput when the run came to none."""
+        """Return the structured answer, or the text if no type was requested. Raises NoOutput if the run ended without one."""
         if self.output is None:
             why = f"The run came to no answer ({self.stop}). {self.detail}".strip()
             raise NoOutput(f"{why} Resume the thread {self.thread}, or look at `RunResult.stop` first.")
@@ -162,24 +162,24 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     @property
     def raw_responses(self) -> tuple[bytes, ...]:
-        """The answers as their providers sent them, without secrets, in order; those that `ModelSettings.keep_raw` kept."""
+        """The answers as their providers sent them, in order and without secrets, if `ModelSettings.keep_raw` was set."""
         return tuple(one.raw for one in self.requests if one.raw)
 
     @property
     def metadata(self) -> dict[str, object]:
-        """The caller's own, as it was given to `run`."""
+        """The caller's own metadata that was passed to `run`."""
         return msgspec.json.decode(self.metadata_text, type=dict[str, object]) if self.metadata_text else {}
 
     @property
     def cancelled_calls(self) -> int:
-        """How many calls were cancelled by hooks. They count toward the limit of tool calls like any other."""
+        """The number of calls that hooks cancelled. They count toward the limit of tool calls."""
         return sum(record.by_hook for record in self.records)
 
     @property
     def resume_state(self) -> ResumeState | None:
-        """The conversation, for `Harness.run(..., resume_from=...)` anywhere. Only after a clean end: the model's own words.
+        """The conversation, for `Harness.run(..., resume_from=...)` with any store and model.
 
-        None after any other stop, and where the answer was a call: `resume` the thread instead, or run on in it.
+        None if the run did not end with an answer of the model in text: then `resume` the thread, or send it a prompt.
         """
         last = self.transcript.last
         if not self.ok or self.pending or last is None or last.role != "assistant" or last.calls:
@@ -188,7 +188,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
 
 def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
-    """Return the result of the state's run, from the events of the run (others are passed over)."""
+    """Return the result of the state's run, made from the events of the run. Events of other runs are ignored."""
     run = _Story(_of_run(events, state.run))
     finished = state.finished
     last = run.last
@@ -216,7 +216,10 @@ def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings
 
 
 def approvals_of(state: RunState, log: str) -> tuple[Approval, ...]:
-    """Return what waits to be decided, in this log and in runs inside its calls. A run that ended asks anew when resumed."""
+    """Return the approvals that wait in this log and in runs inside its calls.
+
+    A finished run has none: resuming it asks again.
+    """
     ended = state.finished is not None and state.finished.cause != "approval"
     calls = {key: one.call for one in state.calls for key in (one.call.id, outcome_key(one.call.id))}
     own = (
@@ -298,7 +301,7 @@ class _Story:
         return places
 
     def used(self, state: RunState) -> RunUsage:
-        """What the run used, as far as these events tell its retries."""
+        """Return what the run used. Retries are counted in the given events only."""
         retried = Counter(one.call.name for one in self.records if one.result is not None and one.result.retry)
         spent = state.spent
         return RunUsage(

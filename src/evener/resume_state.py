@@ -64,7 +64,7 @@ class ResumeState:
     __slots__ = ("_document", "_messages", "_text")
 
     def __init__(self, text: str | bytes, *, max_bytes: int = MOST_BYTES) -> None:
-        """Read what `text` holds. A text of more than `max_bytes` is not looked at."""
+        """Read and check `text`. A text of more than `max_bytes` is refused before it is read."""
         body = checked_bytes(text, max_bytes)
         self._document = _read(body)
         self._messages = _list_said(self._document, max_bytes + len(BEFORE))
@@ -75,7 +75,7 @@ class ResumeState:
 
     @classmethod
     def of(cls, transcript: Transcript, *, model: str) -> "ResumeState":
-        """Of a conversation that came to a clean end, with this model."""
+        """Make the state of a conversation whose run ended with an answer of this model."""
         last = transcript.last
         messages = _parts.decode(dump(transcript)).messages
         document = _Document(KIND, VERSION, True, model, last.origin if last else None, messages)
@@ -83,7 +83,7 @@ class ResumeState:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, max_bytes: int = MOST_BYTES) -> "ResumeState":
-        """Return what `save` wrote."""
+        """Read a file that `save` wrote."""
         try:
             with Path(path).open("rb") as file:
                 return cls(file.read(max_bytes + 1), max_bytes=max_bytes)
@@ -91,7 +91,7 @@ class ResumeState:
             raise UsageError(f"The resume state {path} cannot be read: {error.strerror}.") from None
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a file that only its owner can read. A file that was there is replaced, whole or not at all."""
+        """Write the state to a file that only its owner can read. An existing file is replaced atomically."""
         target = Path(path)
         try:
             made = target.with_name(f".{target.name}.{new_id()}")
@@ -110,22 +110,22 @@ class ResumeState:
 
     @property
     def text(self) -> str:
-        """The JSON. Sensitive: it holds everything that was said."""
+        """The state as JSON. Sensitive: it holds the whole conversation."""
         return self._text
 
     @property
     def model(self) -> str:
-        """The model that answered last, as `provider:model`. Any other may go on."""
+        """The model that answered last, as `provider:model`. Any other model may continue."""
         return self._document.model
 
     @property
     def origin(self) -> Origin | None:
-        """Who made the last answer."""
+        """The origin of the last answer."""
         return self._document.origin
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What was said."""
+        """The messages of the conversation."""
         return self._messages
 
     def __eq__(self, other: object) -> bool:
@@ -166,10 +166,10 @@ def _read(body: bytes) -> _Document:
 
 
 def _list_said(document: _Document, max_bytes: int) -> tuple[Message, ...]:
-    """Return the messages, if a new turn can begin after them."""
+    """Return the messages, if a prompt can follow them."""
     found = load(BEFORE + bytes(document.messages) + AFTER, max_bytes=max_bytes).messages
     if not found or found[-1].role != "assistant" or found[-1].calls:
-        raise _bad("messages", "they do not end with an answer of the model, after which the user could speak")
+        raise _bad("messages", "they do not end with an answer of the model, so no prompt can follow them")
     if found[-1].origin != document.origin:
         raise _bad("origin", "it is not that of the last message")
     return found

@@ -41,7 +41,7 @@ Router = Callable[[NextRequest], str | None]
 
 
 def choose_by(router: Router, models: Sequence[str], given: Mapping[str, str]) -> Callable[[RunState, str], str]:
-    """Return the function that asks the router. `given` maps what the user called a model to its name."""
+    """Return the function that asks the router. `given` maps the name that the user gave to a model's full name."""
     names = tuple(models)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -19,10 +19,10 @@ __all__ = ["origin", "retarget", "translate"]
 def translate(
     body: bytes, *, source: str, target: str, model: str = "", rows: Rows | None = None, refuse_losses: Iterable[str] = ()
 ) -> Encoded:
-    """Return the request in the other wire's shape. `source` and `target` name wires or provider rows.
+    """Return the request in the form of another wire. `source` and `target` are names of wires or of provider rows.
 
-    Without `model` the request keeps the model name it has, which another provider will hardly know: a loss says so.
-    `refuse_losses` names codes of losses, their beginnings or kinds: where there is such a loss, LossRefused is raised.
+    Without `model` the request keeps its model name; a loss reports that another provider may not know it. `refuse_losses` has
+    codes of losses, prefixes or kinds: LossRefused is raised if the request has such a loss.
     """
     refused = refused_codes(refuse_losses)
     rows = rows or load_rows()
@@ -47,21 +47,21 @@ def _unknown_model(named: str, old: Provider, new: Provider) -> Loss:
 
 
 def read(body: bytes, provider: Provider, rows: Rows, model: str = "") -> Ask:
-    """Return the ask behind a request to this provider; `model` is for wires where it does not stand in the body."""
+    """Return the ask of a request to this provider. `model` is for wires whose requests do not contain the model."""
     ask = _codec(provider).read_request(body, provider.quirks, origin(provider, model))
     quirks = rows.quirks(provider.name, ask.target.model)
     return ask if quirks == provider.quirks else _codec(provider).read_request(body, quirks, origin(provider, model))
 
 
 def origin(provider: Provider, model: str) -> Origin:
-    """Return this provider, as the maker of a message or the one who is asked."""
+    """Return this provider and model as the origin of messages or the target of asks."""
     return Origin(wire=provider.wire, provider=provider.vendor or provider.name, model=model)
 
 
 def retarget(ask: Ask, target: Origin) -> Ask:
-    """Return the same ask for another endpoint. Seals stay on their blocks and go out again where they are valid.
+    """Return the same ask for another endpoint. Seals stay on their blocks, and are sent where they are valid.
 
-    An effort that was stated for a model that thinks by default is a wish to think: it switches thinking on elsewhere.
+    If an effort was set for a model that thinks by default, thinking is switched on for the new target.
     """
     wish = ask.reasoning
     if ask.target.wire != target.wire and wish.mode == "default" and wish.effort is not None:
@@ -70,7 +70,7 @@ def retarget(ask: Ask, target: Origin) -> Ask:
 
 
 def _refuse_repeated(body: bytes) -> None:
-    """Refuse a request that says a thing twice: it could mean either, and the decoders would take the last."""
+    """Refuse a request with a repeated key: its meaning is ambiguous, and the decoders would silently use the last value."""
     try:
         twice = repeated_key(body.decode())
     except (ValueError, RecursionError):
@@ -80,7 +80,7 @@ def _refuse_repeated(body: bytes) -> None:
 
 
 def _provider(name: str, rows: Rows) -> Provider:
-    """Return the row of this name, or the first row of the wire of this name: its own endpoint."""
+    """Return the row of this name. For the name of a wire, return the first row of that wire."""
     if name in CODECS:
         return next(provider for provider in rows.providers if provider.wire == name)
     is_row = any(provider.name == name for provider in rows.providers)

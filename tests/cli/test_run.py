@@ -261,7 +261,7 @@ def test_a_terminal_shows_what_is_under_way(home: Home, shop: FakeServer) -> Non
         (
             "import nosuchthing\n",
             "mine:x",
-            b"mine.py, line 1: ModuleNotFoundError: No module named 'nosuchthing'. Mend",
+            b"mine.py, line 1: ModuleNotFoundError: No module named 'nosuchthing'. Correct",
         ),
         ("x = 1\nx.y\n", "mine:x", b"mine.py, line 2: AttributeError"),
         ("def f(:\n", "mine:f", b"mine.py, line 1: SyntaxError"),

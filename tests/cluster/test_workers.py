@@ -53,7 +53,7 @@ def test_what_is_submitted_is_performed_by_a_worker_and_followed_from_here(site:
     async def scenario() -> None:
         thread = await harness.submit("tea")
         assert [type(event) for event in await harness.store.read(thread.log)][-1] is ev.Prompted
-        with pytest.raises(UsageError, match="not over"):
+        with pytest.raises(UsageError, match="not finished"):
             await harness.submit("more", thread=thread.id)
         assert effects(tmp_path) == {}
         worker = Worker({"site": harness}, harness.store)

@@ -209,7 +209,7 @@ def test_a_prompt_that_cannot_be_meant_is_refused(make: object, words: str) -> N
         (lambda _: 5, "returned int"),
         (lambda _: None, "returned NoneType"),
         (lambda _: "\ud800", "lone surrogate"),
-        (Template("{nobody}"), "The blank 'nobody' .* one of these: date, prefs, run, thread"),
+        (Template("{nobody}"), "The placeholder 'nobody' .* one of these: date, prefs, run, thread"),
     ],
 )
 def test_a_part_that_gives_no_text_is_refused(part: object, words: str) -> None:

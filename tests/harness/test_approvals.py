@@ -166,7 +166,7 @@ def test_a_decision_after_another_one_or_a_cancel_is_stale_whatever_waits_now() 
         thread = one.thread(result.thread)
         await thread.decide({"c1": REJECT})
         (waits,) = (await thread.resume()).approvals
-        with pytest.raises(ApprovalStale, match=r"c1 no longer waits in thread .* Now waits: c9"):
+        with pytest.raises(ApprovalStale, match=r"c1 no longer waits in thread .* Still waiting: c9"):
             await thread.decide(shown)
         await thread.cancel("enough")
         ended = await thread.resume()

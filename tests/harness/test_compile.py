@@ -245,7 +245,7 @@ def test_a_model_without_a_wire_and_an_empty_thread_have_nothing_to_show() -> No
         thread = harness.thread()
         await thread.run("hi")
         ended = await thread.compile("openai:gpt-5.5")
-        assert "came to its end" in ended.notes[0]
+        assert "is finished" in ended.notes[0]
         assert [item["role"] for item in json.loads(ended.body)["input"]] == ["user", "assistant"]
 
     asyncio.run(go())

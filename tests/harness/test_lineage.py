@@ -373,7 +373,7 @@ def test_every_event_of_a_run_can_be_forked_after(kind: str, tmp_path: Path) -> 
                 try:
                     ended: RunResult | None = await fork.resume()
                 except UsageError as error:
-                    assert "no run to resume" in str(error) or "came to its end" in str(error)  # noqa: PT017
+                    assert "no run to resume" in str(error) or "is finished" in str(error)  # noqa: PT017
                     ended = None
                 assert ended is None or ended.stop == "done"
                 spoken = await fork.run("and again")

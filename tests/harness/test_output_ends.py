@@ -85,7 +85,7 @@ def test_wrong_calls_of_final_result_are_no_tool_calls() -> None:
     assert (result.stop, result.output) == ("done", Person("Maria", 34))
     assert told.calls == ["look", "look"]
     assert [record.call.name for record in result.records] == ["look"]
-    with pytest.raises(UsageError, match="came to its end"):
+    with pytest.raises(UsageError, match="is finished"):
         one.resume_sync(result.thread)
     assert result.resume_state is None
 

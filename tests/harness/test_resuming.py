@@ -219,7 +219,7 @@ def test_a_run_that_came_to_its_end_is_not_resumed_and_says_so() -> None:
         thread = harness.thread()
         await thread.run("x")
         for there in (thread, await thread.fork(), harness.thread(thread.id)):
-            with pytest.raises(UsageError, match="came to its end"):
+            with pytest.raises(UsageError, match="is finished"):
                 await there.resume()
         with pytest.raises(UsageError, match="no thread to resume"):
             await harness.thread().resume()

@@ -457,7 +457,7 @@ def test_a_run_that_came_to_its_end_cannot_be_resumed(cause: str) -> None:
     one = harness(["hello"])
     result = one.run_sync("hi")
     assert result.stop == cause
-    with pytest.raises(UsageError, match="came to its end"):
+    with pytest.raises(UsageError, match="is finished"):
         one.resume_sync(result.thread)
 
 

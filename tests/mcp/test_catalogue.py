@@ -92,7 +92,7 @@ def test_words_that_fit_nothing_are_told_and_few_tools_are_shown_as_they_are() -
     assert all(one.hidden for one in hidden)
     model = ScriptedModel([calls(ToolCall("c1", "find_tools", '{"query":"zzz"}')), "None."])
     result = Harness(model, tools=[find], store="memory").run_sync("Find.")
-    assert "No tool fits these words" in str(result.records[0].result)
+    assert "No tool matches these words" in str(result.records[0].result)
     assert hide_tools(()) == ()
 
 

@@ -215,7 +215,7 @@ def test_what_was_not_asked_for_is_told(tmp_path: Path) -> None:
     player = Player(path)
     asyncio.run(told(player, ask(3)))
     assert player.unused == tuple(f"exchange {number}: POST /v1/messages" for number in (1, 2, 3, 5))
-    with pytest.raises(UsageError, match=r"Of the 5 exchanges .*, 4 were never asked for .*; \.\.\.\)"):
+    with pytest.raises(UsageError, match=r"Of the 5 exchanges .*, 4 were never requested .*; \.\.\.\)"):
         player.close(strict=True)
     asyncio.run(told(complete := Player(path), *map(ask, range(5))))
     complete.close(strict=True)

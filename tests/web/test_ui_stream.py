@@ -84,7 +84,7 @@ def test_an_answer_to_an_earlier_question_is_stale_whatever_waits_now() -> None:
         (first,) = await thread.approvals()
         await thread.decide({first.key: Decision("reject")})
         await thread.resume()
-        with pytest.raises(ApprovalStale, match=r"no longer waits: it is already decided\. Now waits: c2"):
+        with pytest.raises(ApprovalStale, match=r"no longer waits: it is already decided\. Still waiting: c2"):
             decide_by_answers(await thread.approvals(), {f"{first.id}:{first.key}": PageAnswer(True)}, by="web")
 
     asyncio.run(go())

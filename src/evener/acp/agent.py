@@ -83,7 +83,7 @@ class AcpAgent:
         self._offers: Frame = {}
 
     async def aclose(self) -> None:
-        """Stop what is under way: the editor is gone. The threads can be loaded later."""
+        """Stop all runs, because the editor is gone. The threads can be loaded later."""
         await self._connection.aclose()
         for session in tuple(self._sessions.values()):
             await self._close(session)
@@ -176,7 +176,7 @@ class AcpAgent:
         return {"sessionId": session.id}
 
     async def _stored(self, params: Frame) -> EditorSession:
-        """Open a session that is in the store."""
+        """Open a session whose thread is in the store."""
         session = await self._open(_text_of(params, "sessionId"), params)
         try:
             await session.thread.state()
@@ -210,7 +210,7 @@ class AcpAgent:
         return {}
 
     async def _list(self, params: Frame) -> Frame:
-        """List the threads of this harness, the newest first. The folder of each is in its last prompt's metadata."""
+        """List the threads of this harness, the newest first. The folder of each is in the metadata of its last prompt."""
         wanted, cursor = params.get("cwd"), params.get("cursor")
         start = int(cursor) if isinstance(cursor, str) and cursor.isdecimal() else 0
         harness = self._harness(wanted if isinstance(wanted, str) else os.getcwd())
@@ -233,7 +233,7 @@ class AcpAgent:
     async def _prompt(self, params: Frame) -> Frame:
         session = self._session(params)
         if session.busy:
-            raise RequestRefused("A prompt is being worked on in this session. Cancel it, or wait for its end.")
+            raise RequestRefused("This session is processing a prompt. Cancel it, or wait for its end.")
         prompt = read_prompt(params.get("prompt"))
         if not prompt:
             raise RequestRefused("The prompt is empty. Send a text.")
@@ -257,7 +257,7 @@ class AcpAgent:
         return {"stopReason": stop, "usage": _usage(result)}
 
     async def _watch(self, session: EditorSession, run: RunStream, shown: UpdateEncoder) -> RunResult:
-        """Show a run to its end."""
+        """Send the updates of a run to the editor until it stops; return its result."""
         session.run = run
         if session.cancelled:  # before there was a run to cancel
             asyncio.ensure_future(run.cancel("The user cancelled it.")).add_done_callback(lambda done: done.exception())
@@ -282,7 +282,7 @@ class AcpAgent:
     # Permissions.
 
     async def _decide(self, session: EditorSession, result: RunResult) -> bool:
-        """Ask the editor about everything that waits; False if the user cancelled instead, or the run was ended elsewhere."""
+        """Ask the editor about all approvals that wait. False if the user cancelled, or the run ended in another process."""
         made: dict[str, Decision] = {}
         for key, waiting in keyed(result.approvals).items():
             asks = waiting.interrupt == "tool" and waiting.call is not None and waiting.call.name == ASK_USER
@@ -298,7 +298,10 @@ class AcpAgent:
         return True
 
     async def _put_question(self, session: EditorSession, waiting: Approval) -> Decision | None:
-        """Ask the user for an answer: by a form, by options for the choices, or not at all if the editor can do neither."""
+        """Ask the user a question by a form, or by a list of options. Return None if the user cancelled.
+
+        If the editor supports neither, the question is rejected.
+        """
         assert waiting.call is not None
         asked = msgspec.json.decode(waiting.call.raw, type=dict[str, object])
         listed = asked.get("choices")
@@ -349,7 +352,7 @@ class AcpAgent:
         return None
 
     async def _ask(self, session: EditorSession, method: str, params: Frame) -> Frame | None:
-        """Return what the editor answers, an `error` if it refuses; None if the user cancelled instead."""
+        """Send a request to the editor and return its answer, or an `error` if it refuses; None if the user cancelled."""
         session.asking = asyncio.ensure_future(
             self._connection.ask(method, {"sessionId": session.id, **params}, seconds=PERMISSION_SECONDS)
         )
@@ -366,7 +369,7 @@ class AcpAgent:
 
 
 async def _describe(harness: Harness, log: Summary) -> Frame | None:
-    """Return what a list shows of a log; None for a branch that is no session."""
+    """Return the entry of a log for the list of sessions; None for a branch that is not a session."""
     state = await state_of(harness.store, log.log)
     about = msgspec.json.decode(state.metadata) if state.metadata else {}
     if not isinstance(about.get("cwd"), str) or (not log.head and about.get("session") != log.log):

@@ -22,7 +22,7 @@ MOST_TITLE = 120
 
 
 def describe_call(call: ToolCall, tools: Toolbox, cwd: str) -> Frame:
-    """Return a call as an editor shows it: what it is about, the files it touches, what it would change."""
+    """Describe a call for the editor: title, kind, the files that it touches, and the diff that it would make."""
     tool = tools.get(call.name)
     given = _arguments(call)
     about = next((str(given[name]) for name in NAMED if isinstance(given.get(name), str)), "")
@@ -64,7 +64,7 @@ def _path(given: Mapping[str, object], cwd: str) -> str:
 
 
 def _diffs(given: Mapping[str, object], path: str, before: str | None = None) -> Iterator[Frame]:
-    """Give what arguments would change in a file: parts of it, or the whole."""
+    """Yield the changes that the arguments would make to a file: single parts, or its whole content."""
     match given:
         case {"edits": list(edits)}:
             for edit in edits:
@@ -76,7 +76,7 @@ def _diffs(given: Mapping[str, object], path: str, before: str | None = None) ->
 
 
 def show_result(call: ToolCall, result: CallFinished, cwd: str) -> list[Frame]:
-    """Return what a call gave: the diff if it changed a file, else its content."""
+    """Return the result of a call for the editor: the diff if it changed a file, else its content."""
     change = read_change(result.metadata) if result.ok else None
     if change is None:
         return [show_content(one) for one in result.content]
@@ -86,7 +86,7 @@ def show_result(call: ToolCall, result: CallFinished, cwd: str) -> list[Frame]:
 
 
 def show_content(block: ResultContent) -> Frame:
-    """Return a part of a result."""
+    """Return one part of a result for the editor."""
     match block:
         case TextBlock(text=text):
             shown: Frame = {"type": "text", "text": text}
@@ -98,7 +98,7 @@ def show_content(block: ResultContent) -> Frame:
 
 
 def plan_of(call: ToolCall, tools: Toolbox) -> Frame | None:
-    """Return the plan that a call of the to-do tool wrote down; None for any other call."""
+    """Return the plan that a call of the tool `todo` contains; None for any other call."""
     tool = tools.get(call.name)
     known = label_of(tool) if tool else None
     items = _arguments(call).get("items")

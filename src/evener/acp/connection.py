@@ -45,7 +45,7 @@ class AcpConnection:
         self._number = 0
 
     async def ask(self, method: str, params: Frame, *, seconds: float) -> Frame:
-        """Ask the other side, and return its answer. RequestRefused for an error or no answer in time."""
+        """Send a request and return its answer. Raises RequestRefused for an error, or if no answer arrives in time."""
         self._number += 1
         number = f"evener-{self._number}"
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -62,7 +62,7 @@ class AcpConnection:
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def receive(self, frame: Frame) -> None:
-        """Work on a request, a notification, or an answer to a request of ours."""
+        """Handle a message from the editor: a request, a notification, or the answer to a request of ours."""
         if "method" in frame:
             task = asyncio.get_running_loop().create_task(self._answer(frame))
             self._tasks.add(task)
@@ -94,7 +94,7 @@ class AcpConnection:
             await self._send({"jsonrpc": "2.0", "id": id, **answer})
 
     async def aclose(self) -> None:
-        """Give up what is under way."""
+        """Cancel everything that is in progress."""
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
@@ -103,9 +103,9 @@ class AcpConnection:
 
 @asynccontextmanager
 async def open_pipes() -> AsyncIterator[tuple[AsyncIterator[Frame | None], Send]]:
-    """Give the frames that come over standard input (None for a line that is none), and the function that sends one.
+    """Yield the frames of standard input (None for an invalid line), and the function that sends a frame.
 
-    Until the end, programs that tools start have an empty input, and what they print goes to standard error.
+    Until the end, child processes get an empty standard input, and their output goes to standard error.
     """
     kind = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(0)):  # a file, or /dev/null: no end of it would be noticed
@@ -139,7 +139,7 @@ async def open_pipes() -> AsyncIterator[tuple[AsyncIterator[Frame | None], Send]
 
 
 def _write(file: BinaryIO, data: bytes, ended: Event) -> None:
-    """Write all of it, however slowly the editor reads, but nothing more after the end: a full pipe would keep the process."""
+    """Write all bytes, even if the editor reads slowly. Stop after the end, because a full pipe would block the process."""
     view = memoryview(data)
     while view and not ended.is_set():
         if select((), (file,), (), POLL)[1]:

@@ -35,7 +35,7 @@ class EditorTools:
         self._cwd = cwd
 
     def offered(self, capabilities: Mapping[str, object]) -> list[Tool]:
-        """Return the tools for what the editor says that it can do."""
+        """Return the tools that the editor's capabilities allow."""
         found = capabilities.get("fs")
         files = found if isinstance(found, dict) else {}
         made: list[Tool] = []
@@ -104,7 +104,7 @@ class EditorTools:
 
 
 def could_leak(tools: Toolbox, own: Sequence[Tool]) -> bool:
-    """True if a labelled tool of the harness could send out what the editor's tools show, and would not ask."""
+    """True if a harness tool could send out what the editor's tools show, and would not ask first."""
     known = [one for one in tools.values() if label_of(one) is not None]
     return any(one.approval != before.approval for before, one in zip(known, guard_mixing([*known, *own]), strict=False))
 

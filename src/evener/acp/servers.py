@@ -23,7 +23,7 @@ class EditorServers:
         self.problems: list[str] = []
 
     async def load(self) -> tuple[Tool, ...]:
-        """Connect and return the tools; what cannot be had is in `problems`."""
+        """Connect to the servers and return their tools. Failures are in `problems`."""
         if not self._given:
             return ()
         try:
@@ -43,7 +43,7 @@ class EditorServers:
         return tools
 
     def _read_all(self) -> "dict[str, McpServer]":
-        """Return the servers by name. One that cannot be used is told, and costs no other."""
+        """Return the servers by name. An unusable server is reported and left out."""
         found: dict[str, McpServer] = {}
         for given in self._given:
             try:
@@ -80,11 +80,11 @@ class EditorServers:
 
 
 def _plain(name: str) -> str:
-    """Return a name that a server can have: in an editor, it may have blanks."""
+    """Return a valid name for a server; an editor allows spaces in names."""
     return OTHER.sub("-", name).strip("-_.")[:64]
 
 
 def _pairs(given: object) -> dict[str, str]:
-    """Return variables or headers, which editors list as names and values."""
+    """Return a mapping from the editor's list of names and values."""
     listed = given if isinstance(given, list) else []
     return {str(one["name"]): str(one["value"]) for one in listed if isinstance(one, dict) and "name" in one and "value" in one}

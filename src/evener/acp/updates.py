@@ -25,13 +25,13 @@ class UpdateEncoder:
         self._omitted = False
 
     def encode(self, event: st.StreamEvent) -> list[Frame]:
-        """Return the updates for one event; none for what the protocol has no place for."""
+        """Return the updates for one event; none if the protocol has no update for it."""
         if event.place.parent_run:
             return []
         return [*self._of_answer(event), *self._of_calls(event)]
 
     def call(self, call: ToolCall, status: str, **more: object) -> Frame:
-        """Return the update of a call: the first one introduces it."""
+        """Return the update of a call. The first update of a call contains its description."""
         first = call.id not in self._announced
         self._announced.add(call.id)
         shown = describe_call(call, self._tools, self._cwd)
@@ -80,7 +80,7 @@ class UpdateEncoder:
                     yield plan
 
     def replay(self, message: Message) -> Iterator[Frame]:
-        """Give the updates that show a message of a loaded session."""
+        """Yield the updates that show a message of a loaded session."""
         for block in message.blocks:
             yield from self._replay(block, CHUNKS.get(message.role, "agent_message_chunk"))
 
@@ -106,12 +106,12 @@ class UpdateEncoder:
 
 
 def chunk(kind: str, text: str) -> Frame:
-    """Return a piece of a message."""
+    """Return the update for a piece of a message."""
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
 
 
 def read_prompt(prompt: object) -> list[Block]:
-    """Return what the user said: texts, pictures, and the files that the editor names or holds."""
+    """Return the blocks of a prompt: texts, images, and the files that the editor names or includes."""
     found: list[Block] = []
     for block in prompt if isinstance(prompt, list) else []:
         match block:

@@ -105,7 +105,7 @@ class Activity:
         self._thread: threading.Thread | None = None
 
     def event(self, event: st.StreamEvent) -> None:
-        """Show what an event says is under way, and a remark on it. Failed tools are told on a terminal only."""
+        """Show the activity that an event reports, and a notice about it. Failed tools are shown only on a terminal."""
         if self._live:
             with self._lock:
                 self._progress.event(event)

@@ -116,7 +116,7 @@ class Asker(Protocol):
     def tell(self, *lines: str, important: bool = False) -> None: ...
 
     async def choose(self, question: str, choices: Mapping[str, str], *, otherwise: str) -> str:
-        """Return the chosen one of `choices` (name: how it is shown); `otherwise` if the user gives up."""
+        """Return the user's choice among `choices` (name: displayed text); `otherwise` if the user gives up."""
         ...
 
     async def line(self, question: str, text: str) -> str:
@@ -222,7 +222,7 @@ async def _ask_reason(asker: Asker) -> Decision:
 
 
 async def _ask_outcome(asker: Asker) -> Decision:
-    """Ask about an interrupted call. Neither yes nor no runs it again: that has a key of its own."""
+    """Ask about an interrupted call. Neither yes nor no runs it again; a separate key does that."""
     choices = {"yes": "[y]es", "unknown": "[u]nknown", "run": "[r]un it again"}
     match await asker.choose("Did it take effect?", choices, otherwise="unknown"):
         case "yes":

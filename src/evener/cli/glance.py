@@ -34,7 +34,7 @@ WORDS: Mapping[Condition, str] = {
 
 
 def condition_of(state: RunState, *, held: bool) -> Condition:
-    """Return what became of the last run. `held`: a process holds the lease of the log."""
+    """Return the condition of the last run. `held`: a process holds the lease of the log."""
     match state.finished:
         case Finished(cause=cause):
             return cause

@@ -16,7 +16,7 @@ from evener.providers.keys import key_file
 
 
 def log_in_or_out(action: str, name: str, *, port: int, browser: bool) -> int:
-    """Do it, and say what became of it."""
+    """Log in or out, and print the result."""
     try:
         import evener.mcp.oauth
     except ImportError as error:

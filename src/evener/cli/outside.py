@@ -51,7 +51,7 @@ NOTHING = Outside()
 
 
 def load_outside(mcp: Sequence[str] = (), *, skills: bool = False, agents_md: bool = False, model: str = "") -> Outside:
-    """Connect to the servers and look for the rest; say what was left out."""
+    """Connect to MCP servers, and load skills and AGENTS.md if requested; print what was left out."""
     if not (mcp or skills or agents_md):
         return NOTHING
     tools: tuple[Tool, ...] = ()
@@ -115,7 +115,7 @@ def _connect(names: Sequence[str]) -> "McpServers":
 
 
 def _use_login(server: "McpServer") -> "httpx2.Auth":
-    """Return the kept login at a server. A run asks for none: it would wait for a browser."""
+    """Return the stored login at a server. A run never starts a login, because it would have to wait for a browser."""
     from evener.mcp.oauth import log_in
     from evener.providers.keys import key_file
 

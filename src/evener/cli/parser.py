@@ -140,7 +140,7 @@ LIMITS_AND_OUTPUT = (
     _argument("--max-seconds S", "stop after S seconds of work", type=float),
     _choice(
         "--approval",
-        "for calls that need approval: ask on the terminal, and stop if there is none (default); allow all; reject all",
+        "for calls that need approval: ask on the terminal, or stop if there is no terminal (default); allow all; reject all",
         ("ask", "auto", "deny"),
         default="ask",
     ),
@@ -245,8 +245,8 @@ COMMANDS = (
     Command(
         "chat",
         "chat:run",
-        "Chat with a model on a terminal. Answers are shown as they arrive, tools ask for approval where they must, and /help "
-        "lists the commands. Without a terminal, each line of standard input is one message.",
+        "Chat with a model on a terminal. Answers are shown as they arrive. Calls that need approval are shown, and wait for "
+        "your decision. /help lists the commands. Without a terminal, each line of standard input is one message.",
         *AGENT,
         _argument("-c --continue", "continue the most recent conversation", dest="last"),
         _argument("-r --resume --thread ID", "continue this conversation", dest="thread"),
@@ -258,23 +258,28 @@ COMMANDS = (
         "mcp",
         "commands.serve:serve_mcp",
         "Serve tools and an agent over MCP. The tools are those of the harness; one more tool gives the agent a task. Without "
-        "--http, it speaks over standard input and output. Calls that need approval are refused, unless --approve is given. "
-        "`evener mcp login NAME` logs in to a remote server, with OAuth in the browser, and stores the tokens in the key file; "
-        "`evener mcp logout NAME` revokes and removes them.",
+        "--http, the command communicates over standard input and output. Calls that need approval are refused, unless "
+        "--approve is given. `evener mcp login NAME` logs in to a remote server, with OAuth in the browser, and stores the "
+        "tokens in the key file; `evener mcp logout NAME` revokes and removes them.",
         _argument("action ACTION", "login or logout", nargs="?", default="", choices=("", "login", "logout")),
         _argument("server NAME", "with login and logout: the server, as in --mcp", nargs="?", default=""),
         *AGENT,
         _argument("--http PORT", "serve at http://127.0.0.1:PORT/mcp; 0: at a free port", type=_parse_port, default=None),
         _argument("--approve", "allow calls that need approval; use it only if you trust the calling program"),
-        _argument("--port N", "with login: the port of the redirect; default: 33418", type=_parse_port, default=0),
+        _argument(
+            "--port N",
+            "with login: the local port for the redirect of the browser; default: 33418",
+            type=_parse_port,
+            default=0,
+        ),
         _argument("--no-browser", "with login: only print the address"),
         options="ServeOptions",
     ),
     Command(
         "acp",
         "commands.serve:serve_editor",
-        "Be an agent in an editor, over the Agent Client Protocol. The editor starts it and speaks over standard input and "
-        "output. Calls that need approval become requests for permission.",
+        "Serve an agent to an editor, over the Agent Client Protocol. The editor starts this command, and communicates over "
+        "standard input and output. Calls that need approval become requests for permission.",
         *AGENT,
         options="ServeOptions",
     ),
@@ -290,7 +295,7 @@ COMMANDS = (
         HARNESS,
         STORE_OR_MEMORY,
         _argument("--port N", "the port; default: a free one", type=_parse_port, default=0),
-        _argument("--origin URL ...", "allow pages from here, as in http://localhost:3000", dest="origins"),
+        _argument("--origin URL ...", "allow pages that this server serves, as in http://localhost:3000", dest="origins"),
         _argument("--token NAME", "refuse requests without the bearer token in this environment variable"),
         options="ServeOptions",
     ),
@@ -504,7 +509,8 @@ COMMANDS = (
     Command(
         "backup",
         "commands.stored.store:backup",
-        "Copy the whole store while it is in use. The copy is consistent, even while other processes write.",
+        "Copy the whole store while other processes write. The copy of a file is consistent as a whole; that of a PostgreSQL "
+        "database, for each thread.",
         _argument("file FILE", "the copy; it must not exist yet"),
         stored=True,
     ),

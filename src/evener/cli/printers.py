@@ -157,7 +157,7 @@ def make_printer(form: Form, *, structured: bool, verbose: bool = False) -> Prin
 
 
 def is_noise(loss: Loss) -> bool:
-    """True if the model is told the same without what was lost: marks of a provider's own, names, and where they are kept."""
+    """True if the loss does not change what the model is told: a provider's own marks, names, and where they are stored."""
     topic = loss.code.rpartition(".")[0]
     return topic.endswith(".fields") or topic in NOISE
 

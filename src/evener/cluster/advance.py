@@ -34,7 +34,10 @@ class AdvancedLog(msgspec.Struct, frozen=True):
 
 
 def is_passing(error: Exception) -> bool:
-    """True if the run may go on later: the store or our code failed. What the run itself came to stands in its log."""
+    """True if the run may be tried again later, because the store or our code failed.
+
+    A failure of the run itself is in its log.
+    """
     return error.retryable if isinstance(error, StoreError) else not isinstance(error, EvenerError)
 
 
@@ -51,7 +54,10 @@ class Advancer:
         self._look_again = look_again
 
     async def advance(self, work: TakenWork, slice: RunSlice) -> AdvancedLog:
-        """Move the log on, with the harness that it was submitted to. What is submitted later is another turn."""
+        """Continue the log's run with the harness that it was submitted to.
+
+        A prompt that is submitted later is a separate turn.
+        """
         log, turn = work.log, work.turn
         try:
             state = await state_of(self._store, log)
@@ -70,14 +76,14 @@ class Advancer:
         return await self._finished(log, turn, result.stop)
 
     async def _cancel_expired(self, log: str, questions: Iterable[Approval]) -> None:
-        """End a run whose question was not decided in time: no user is here to be asked again. Resuming it asks again."""
+        """End a run whose question expired, because no user is present to be asked again. Resuming the run asks again."""
         for one in questions:
             if 0 < one.expires <= time() and not await is_said(self._store, one):
                 why = msgspec.json.encode({"why": "The question was not decided in time."}).decode()
                 await self._store.post(log, Note(f"expired:{one.id}", "cancel", why))
 
     async def give_back(self, work: TakenWork, *, after: float = 0.0) -> None:
-        """Have another worker go on with the log."""
+        """Return the work to the table, so that another worker continues the log."""
         await self._tables.put_work(work.log, work.harness, after=after)
 
     async def _finished(self, log: str, turn: int, stop: str) -> AdvancedLog:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def describe_error(error: Exception) -> str:
-    """Return a line for the operator. Only our own errors are known to hold no contents."""
+    """Return a line for the operator.
+
+    The text of other libraries' errors is left out, because it may contain conversation text.
+    """
     return f"{type(error).__name__}: {error}" if isinstance(error, EvenerError) else type(error).__name__
 
 
@@ -28,7 +31,7 @@ class DueWork:
         self.away = False
 
     async def take(self, most: int, *, seconds: float) -> list[TakenWork]:
-        """Take runs for so many seconds, at most `most`; none while the store cannot be used."""
+        """Take at most `most` due runs, for `seconds`. Returns none while the store is unreachable."""
         try:
             await self._schedules.fire()
             taken = await self._tables.take_work(self._names, seconds=seconds, most=most)

@@ -24,7 +24,7 @@ MOST = 16
 
 
 def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, cron: str = "") -> Schedule:
-    """Return a schedule that is due next after now. Times of `cron` are UTC."""
+    """Return a schedule that is next due after the present time. Times of `cron` are UTC."""
     if not prompt.strip():
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text.")
     if not name.strip():
@@ -40,7 +40,7 @@ def make_schedule(name: str, harness: str, prompt: str, *, every: float = 0.0, c
 
 
 def next_time(one: Schedule, now: float) -> float:
-    """Return the first time of the schedule after now."""
+    """Return the schedule's first time after `now`."""
     if one.every:
         missed = max(0.0, now - one.due) // one.every
         return one.due + (missed + 1) * one.every
@@ -66,7 +66,7 @@ class ScheduleWatch:
         self._looked = 0.0
 
     async def fire(self) -> None:
-        """Submit the prompts of schedules that are due. One whose prompt is refused has its next time all the same."""
+        """Submit the prompts of due schedules. If a prompt is refused, its schedule continues with its next time."""
         if monotonic() - self._looked < SHORTEST:
             return
         self._looked = monotonic()
@@ -86,7 +86,7 @@ class ScheduleWatch:
         await self._tables.schedule_fired(one, next_time(one, max(one.due, time())))
 
     async def _submit(self, one: Schedule) -> None:
-        """Submit the prompt, unless a worker did that died before it noted so."""
+        """Submit the prompt, unless a worker that died before recording it has already submitted it."""
         name = f"{one.name}-{datetime.fromtimestamp(one.due, UTC):%Y%m%dT%H%M%S}"
         thread = self._harnesses[one.harness].thread(name, begin=True)
         try:

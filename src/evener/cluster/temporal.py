@@ -45,7 +45,10 @@ HELD_PAUSE = 0.1
 
 
 def queue_of(harness: str, store: str) -> str:
-    """Return the task queue on which workers of this harness on this store wait. A log is in one store only."""
+    """Return the name of the task queue for workers of this harness and store.
+
+    The store is part of it: a log is in one store only.
+    """
     return f"evener.{harness}.{store[:16]}"
 
 
@@ -115,13 +118,13 @@ class TemporalWorker:
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """Take no more runs. Those under way end the step that they are in; then other workers go on with them."""
+        """Take no more runs. Running runs finish their current step, and other workers continue them."""
         self._draining.set()
         for slice in self._slices:
             slice.end()
 
     async def run(self) -> None:
-        """Work until it is told to drain."""
+        """Work until `drain` is called."""
         self._queue = queue_of(self._name, await self._tables.store_id())
         engine = EngineWorker(
             self._client,
@@ -143,12 +146,12 @@ class TemporalWorker:
     # Passing on what is due.
 
     async def _pass_on(self) -> bool:
-        """Signal the workflows of logs that are due. False when there was nothing to do, or it could not be done now."""
+        """Signal the workflows of due logs. False if no log was due, or the store or the server could not be reached."""
         taken = await self._due.take(GROUP, seconds=HANDED_OVER)
         return all(await asyncio.gather(*map(self._nudge, taken))) and bool(taken)
 
     async def _nudge(self, one: TakenWork) -> bool:
-        """Signal the log's workflow; start it, if there is none. Ids only."""
+        """Signal the log's workflow, and start it if it does not exist. The signal contains only ids."""
         try:
             await self._client.start_workflow(
                 RunLog.run,
@@ -176,7 +179,10 @@ class TemporalWorker:
         return advance
 
     async def _advance(self, log: str) -> Advanced:
-        """Advance a log, and show signs of life meanwhile. An error's text stays here: it may quote contents."""
+        """Advance a log and send heartbeats meanwhile.
+
+        Errors are reported without their text, which may contain conversation text.
+        """
         beating = asyncio.create_task(self._beat())
         slice = RunSlice(self._slice, longest_wait=LONGEST_WAIT)
         self._slices.add(slice)

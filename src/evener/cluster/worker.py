@@ -59,13 +59,13 @@ class Worker:
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """Take no more runs. Those under way end the step that they are in; then other workers go on with them."""
+        """Take no more runs. Running runs finish their current step, and other workers continue them."""
         self._draining.set()
         for slice in self._slices.values():
             slice.end()
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Work until it is told to drain. `until_idle`: or until there is nothing to do."""
+        """Work until `drain` is called. With `until_idle`, also end when no run is due."""
         keeping = asyncio.create_task(self._keep())
         self._say(f"ready: runs of {', '.join(map(repr, self._harnesses))}, {self._slots} at a time")
         try:
@@ -88,7 +88,7 @@ class Worker:
             await asyncio.gather(keeping, *self._running.values(), return_exceptions=True)
 
     async def _rest(self) -> None:
-        """Wait until a run ends, it is told to drain, or a moment is over."""
+        """Wait until a run ends or `drain` is called. If a slot is free, wait only for a short time."""
         draining = asyncio.create_task(self._draining.wait())
         full = len(self._running) >= self._slots
         waiting: Iterable[asyncio.Task[object]] = [draining, *self._running.values()]
@@ -96,7 +96,7 @@ class Worker:
         draining.cancel()
 
     async def _keep(self) -> None:
-        """Hold on to what is under way."""
+        """Renew the hold on the running runs."""
         while True:
             await asyncio.sleep(self._seconds / 3)
             with suppress(StoreError):
@@ -134,7 +134,10 @@ class Worker:
                 pass
 
     async def _after_error(self, one: TakenWork, error: Exception) -> None:
-        """Let go of a run that failed: its log says how. What the store or our code could not do is tried when it is due."""
+        """Release a run that failed; its log has the reason.
+
+        After a failure of the store or of our code it is tried again when due.
+        """
         if is_passing(error) and one.tries < MOST_TRIES:
             return
         with suppress(StoreError):

@@ -49,7 +49,7 @@ class RunLog:
 
     @workflow.signal
     def nudge(self) -> None:
-        """Look at the log again."""
+        """Check the log again."""
         self._nudged = True
 
     @workflow.run

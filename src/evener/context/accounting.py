@@ -143,7 +143,7 @@ def count_block(block: Block | ResultContent, rates: TokenRates) -> float:
 
 
 def _count_document(block: DocumentBlock, rates: TokenRates) -> float:
-    """A document whose bytes are not at hand counts as a page."""
+    """Return the tokens of a document. One whose bytes are not available counts as one page."""
     match block.source:
         case Inline(data):
             size = len(data) * 3 // 4

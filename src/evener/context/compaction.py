@@ -69,7 +69,7 @@ def plan_compaction(
 
 
 def _cut_at(messages: Sequence[Message], room: float, rates: TokenRates) -> int:
-    """Return where the part that stays begins: at an exchange, as many as there is room for, and at least the newest."""
+    """Return where the messages begin that stay: at an exchange, as many as have room, and at least the newest."""
     place = tail_start(messages, 1)
     left = room * ASKED
     here = len(messages)

@@ -91,7 +91,9 @@ class WindowGate(msgspec.Struct, frozen=True):
     reserved: int = 0
 
     def lowered(self, refused: float, limit: int) -> "WindowGate":
-        """Return the gate after a provider refused a prompt of about so many tokens; `limit` is what it allows, if it says."""
+        """Return the gate after a provider refused a prompt of about `refused` tokens; `limit` is the limit that it named, if
+        any.
+        """
         most = min(self.most or refused, limit or refused, refused)
         share = (self.target / self.most) if self.most else 0.5
         return WindowGate(int(most * 0.9), int(most * 0.8), int(most * share), self.window, self.reserved)

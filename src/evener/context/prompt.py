@@ -58,11 +58,12 @@ class Template(msgspec.Struct, frozen=True):
         stray = next((found for found in BLANK.finditer(self.text) if found[0] in ("{", "}")), None)
         if stray is not None:
             raise BadValue(
-                f"A template has a stray {stray[0]!r} at character {stray.start()}. Name the blank, or double the brace."
+                f"A template has a stray {stray[0]!r} at character {stray.start()}. Put a name between the braces, or write "
+                "the brace twice."
             )
 
     def fill(self, context: PromptContext) -> str:
-        """Return the text with its blanks filled."""
+        """Return the text with its placeholders replaced by values."""
         known = {"date": context.time.date().isoformat(), "thread": context.thread, "run": context.run, **context.values}
 
         def value(found: re.Match[str]) -> str:
@@ -71,7 +72,8 @@ class Template(msgspec.Struct, frozen=True):
             if found[1] not in known:
                 names = ", ".join(sorted(known))
                 raise UsageError(
-                    f"The blank {found[1]!r} of a template has no value. Give it in `values`, or use one of these: {names}."
+                    f"The placeholder {found[1]!r} of a template has no value. Give it in `values`, or use one of these: "
+                    f"{names}."
                 )
             return known[found[1]]
 

@@ -162,7 +162,10 @@ def fold(changes: Iterable[Change], pad: Scratchpad | None = None) -> Scratchpad
 
 
 def apply(pad: Scratchpad, change: Change) -> Scratchpad:
-    """Return the pad after one more fact. One that no longer applies, such as removing a note that is gone, changes nothing."""
+    """Return the pad after one more change.
+
+    A change that no longer applies, such as removing a note that is gone, is a no-op.
+    """
     notes = pad.section(change.section)
     match change:
         case Set(texts=texts):
@@ -181,7 +184,10 @@ def apply(pad: Scratchpad, change: Change) -> Scratchpad:
 
 
 def admit(pad: Scratchpad, change: Change, *, bounds: Bounds | None = None) -> Scratchpad:
-    """Return the pad after a fact, or raise a BadValue that says what to do. A fact that shrinks a pad is always admitted."""
+    """Return the pad after a change.
+
+    Raises BadValue, with advice, if it does not fit; a change that shrinks the pad always does.
+    """
     bounds = bounds or Bounds()
     after = apply(pad, change)
     if isinstance(change, Removed) and after is pad:

@@ -130,7 +130,7 @@ def apply_edit(view: Transcript, edit: ContextEdit) -> Transcript:
 
 
 def _evict(view: Transcript, cuts: Sequence[ev.ContextCut]) -> Transcript:
-    """Only the messages from the first cut on are touched: those before it are the same nodes."""
+    """Return the view without the cut content. Nodes before the first cut message are reused."""
     wanted: dict[str, list[ev.ContextCut]] = {}
     for cut in cuts:
         wanted.setdefault(cut.message, []).append(cut)
@@ -148,7 +148,10 @@ def _evict(view: Transcript, cuts: Sequence[ev.ContextCut]) -> Transcript:
 
 
 def _shorten(message: Message, cuts: Sequence[ev.ContextCut]) -> Message:
-    """Where items are bound to their reasoning, an empty block says that it is gone, so that they go without their ids."""
+    """Return the message without the cut blocks.
+
+    Where items are bound to their reasoning, an empty block marks that it was removed.
+    """
     blocks: list[Block] = list(message.blocks)
     gone: set[int] = set()
     bound = message.origin is not None and message.origin.wire == BINDING

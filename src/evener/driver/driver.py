@@ -104,9 +104,10 @@ class Room(msgspec.Struct, frozen=True):
 async def room_for(
     model: Askable, *, next_ask: Callable[[], Ask], budget: Budget, whole: Decimal | None, wait: Callable[[], Awaitable[bool]]
 ) -> Room | NoRoom:
-    """Room for a call of this model. `next_ask` is what would be sent, `whole` the run's own limit, if it has one.
+    """Reserve room for one call of this model. Return the reservation, or the limit that leaves no room.
 
-    `wait` lets some time pass; it says False when there is no sense in waiting any longer.
+    `next_ask` returns the ask that would be sent; `whole` is the run's own limit of the cost, if it has one. `wait` waits a
+    while for other calls to settle; it returns False if waiting is useless.
     """
     while True:
         ask = next_ask()
@@ -447,7 +448,10 @@ class Driver:
         return self._append(self._log.append, events)
 
     def record_soon(self, *events: ev.Event) -> Coroutine[object, object, bool]:
-        """Know events at once where the log can write them with the next ones; else append them. Those must follow at once."""
+        """Stage events, if the log can write them together with the next ones; else append them.
+
+        The next events must follow at once.
+        """
         return self._append(self._log.append, events) if self._staging is None else self._stage(self._staging, events)
 
     async def _stage(self, staging: Staging, events: tuple[ev.Event, ...]) -> bool:
@@ -678,8 +682,9 @@ class Driver:
         return answer
 
     async def _announce(self, step: CallModel, model: Askable, rest: Rest | None, most: Decimal) -> str:
-        """Write down that a request is about to be sent, once there is room for it in the window. Return its id, or an empty
-        text if it is not sent.
+        """Write `ModelCalled` before the request, once the conversation fits into the window.
+
+        Return the request's id; empty if it is not sent.
         """
         rests = rest.rests if rest else None
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)

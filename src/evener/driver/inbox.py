@@ -30,7 +30,7 @@ class Listener:
         self._nudged = False
 
     async def during(self, work: Coroutine[object, object, T], *, until: Callable[[], bool]) -> T | None:
-        """Do it, and listen meanwhile. None: it was given up because of what a user said, as `until` tells."""
+        """Run `work`, and read the inbox meanwhile. Return None if a message ended the work, as `until` decides."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
             self._worker = asyncio.current_task()
@@ -150,9 +150,10 @@ async def pause(seconds: float) -> bool:
 
 
 async def finish_anyway(work: Coroutine[object, object, object]) -> None:
-    """To its end even when it is cancelled meanwhile: what is appended must be known, or it would be appended again.
+    """Run `work` to its end even if the caller is cancelled: an append must be known, or it would be repeated.
 
-    It begins at once, in the caller's task. What a log in memory does is done then; what waits goes on in a task of its own.
+    It begins at once, in the caller's task. An append to a log in memory ends there; work that waits continues in a task of its
+    own.
     """
     try:
         waits_for = work.send(None)
@@ -191,8 +192,10 @@ def run_together(work: list[Coroutine[object, object, None]]) -> Coroutine[objec
 
 
 async def _run_group(work: list[Coroutine[object, object, None]]) -> None:
-    """Not a TaskGroup: that cancels the task of the run when one of several fails, and on some versions does not take it back,
-    so that a lost lease would look like a wish to stop.
+    """Run all of them; the first error cancels the others.
+
+    Not a TaskGroup: that cancels the task of the run when a child fails, and some Python versions do not take this back, so
+    that a lost lease would look like a request to stop.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     ended: set[asyncio.Future[None]] = set()

@@ -36,7 +36,7 @@ class Clock(Protocol):
     """Time, for one driver."""
 
     def now(self) -> float:
-        """Seconds since 1970, for the plan."""
+        """Return the time in seconds since 1970, for the plan."""
         ...
 
     def dated(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
@@ -231,7 +231,7 @@ class Teller:
             show(kind(place=self.place, sequence=self.told, **fields))
 
     def hold(self) -> None:
-        """Show nothing from now on: it is about events that are not on disk yet."""
+        """Collect stream events from now on, because they are about events that are not on disk yet."""
         if self.show is not None and self._held is None:
             self._held = []
 
@@ -260,7 +260,7 @@ class AnswerProgress:
         self._changed = False
 
     def show(self, deltas: list[Delta], form: OutputForm) -> None:
-        """Tell of them. `form` is how a structured answer was asked for."""
+        """Emit the stream events for these deltas. `form` is the form of a structured answer."""
         for delta in deltas:
             match delta:
                 case TextDelta(_, text):

@@ -314,7 +314,7 @@ class ContextKeeper:
     async def _shorten(
         self, host: RoomHost, called: ev.ModelCalled, model: Askable, measured: _Measured, total: float, cause: ev.CutCause
     ) -> tuple[ev.Event, ...] | None:
-        """Evict, have a summary made where that is not enough, and cut the newest results where nothing else helps."""
+        """Evict content; if that is not enough, get a summary; if that is not enough, cut the newest results."""
         gate = measured.gate
         found = self._evict(host.state, called, measured, total)
         left = total - found.saved
@@ -367,7 +367,7 @@ class ContextKeeper:
         return False
 
     def _is_cold(self, state: RunState, called: ev.ModelCalled) -> bool:
-        """True if the provider's cache has forgotten the conversation, so that a cut costs nothing."""
+        """True if the provider's cache has expired, so that a cut costs nothing."""
         node = state.view.head
         while node is not None and node.message.role != "assistant":
             node = node.parent
@@ -375,7 +375,7 @@ class ContextKeeper:
         return made is not None and 0 < self.rules.idle < called.at - made.timestamp()
 
     def _learn(self, name: str, total: float, refused: ContextTooLong) -> None:
-        """Remember how much a provider takes, which has refused about so much."""
+        """Remember that a provider has refused a prompt of about this many tokens."""
         said = min(refused.limit or total, total)
         self._learnt[name] = int(min(said, self._learnt.get(name, said)) * (1.0 if refused.limit else 0.9))
 

@@ -25,7 +25,10 @@ class RunSlice:
         self._told = True
 
     def rests(self, wait: float) -> bool:
-        """True if the run leaves the slot now, where its next step comes in so many seconds. A stay has at least one step."""
+        """True if the run leaves the slot now, where `wait` is the time until its next step.
+
+        A stay in the slot has at least one step.
+        """
         over = self._moved and monotonic() >= self._end
         self._moved = True
         if not (self._told or over or wait > self._longest_wait):

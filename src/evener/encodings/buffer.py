@@ -52,7 +52,7 @@ Step = str | Chars | Either
 
 
 def _pattern(steps: "tuple[Step, ...] | str") -> str:
-    """Return the pattern of a sequence."""
+    """Return the regular expression of a sequence of steps."""
     if isinstance(steps, str):
         return re.escape(steps)
     found = ""
@@ -68,7 +68,7 @@ def _pattern(steps: "tuple[Step, ...] | str") -> str:
 
 
 def _beginnings(steps: "tuple[Step, ...] | str", rest: str = "") -> str:
-    """Return a pattern of what may still become a sequence; `rest` is the same for what follows it."""
+    """Return the regular expression of all beginnings of a sequence; `rest` is that of the part that follows."""
     for step in reversed(steps):
         match step:
             case Chars(pattern):
@@ -93,7 +93,7 @@ class Marker(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def begun(self) -> "re.Pattern[str]":
-        """The pattern of an end of the text that may become the marker."""
+        """The regular expression of an end of the text that may be the beginning of the marker."""
         return re.compile(rf"(?:{_beginnings(self.steps)})?\Z")
 
 
@@ -137,7 +137,7 @@ class Span:
         self._escaped = False
 
     def feed(self, text: str) -> int | None:
-        """Return how many of these characters still belong to the value; None when it goes on after them."""
+        """Return how many of these characters belong to the value; None if the value continues after them."""
         if not text:
             return None
         if not self._begun:
@@ -166,10 +166,10 @@ class Span:
 
 
 def unescape(text: str, *, final: bool) -> tuple[str, int, bool]:
-    """Return what the inside of a JSON string says, how many characters that took, and whether it ended.
+    """Decode the inside of a JSON string. Return the text, the number of characters read, and whether the string has ended.
 
-    Without `final` only what is certain is taken. An escape that JSON does not have stays as it is; half of a surrogate pair
-    becomes U+FFFD.
+    Without `final` only unambiguous characters are read. An escape that JSON does not have stays unchanged; a lone half of a
+    surrogate pair becomes U+FFFD.
     """
     said: list[str] = []
     place = 0
@@ -186,7 +186,7 @@ def unescape(text: str, *, final: bool) -> tuple[str, int, bool]:
 
 
 def _escape(text: str, place: int, *, final: bool) -> tuple[str, int]:
-    """Return one escape and its size; size 0 when more must come before it is certain."""
+    """Return one decoded escape and its size; size 0 if more text is needed."""
     if not final and BEGUN_CODE.match(text, place):
         return "", 0
     if HIGH.match(text, place):
@@ -202,7 +202,7 @@ def _escape(text: str, place: int, *, final: bool) -> tuple[str, int]:
 
 
 def object_fields(text: str) -> Mapping[str, msgspec.Raw] | None:
-    """Return the members of a JSON object; None when the text is not a whole one."""
+    """Return the members of a JSON object; None if the text is not one whole object."""
     try:
         return _objects.decode(text)
     except BROKEN:
@@ -255,7 +255,7 @@ class AnswerBuffer:
         self._reading = read(self)
 
     def feed(self, text: str) -> list[Delta]:
-        """Read more text; return the deltas that are certain now."""
+        """Read more text, and return the deltas that no later text can change."""
         for start in range(0, len(text), AT_ONCE):
             self.held += text[start : start + AT_ONCE]
             next(self._reading, None)
@@ -263,7 +263,7 @@ class AnswerBuffer:
         return found
 
     def close(self) -> list[Delta]:
-        """Read to the end; return the last deltas. White space at the end stays, if no call stands beside it."""
+        """Read to the end, and return the last deltas. White space at the end is kept if there is no call beside it."""
         self.ended = True
         next(self._reading, None)
         if self._gap and not self.touched:
@@ -273,29 +273,32 @@ class AnswerBuffer:
     # What readers take.
 
     def take(self, size: int) -> str:
-        """Take characters from the front."""
+        """Remove and return characters from the front."""
         taken, self.held = self.held[:size], self.held[size:]
         self.seen = (self.seen + taken)[-SEEN:]
         return taken
 
     def take_all(self) -> str:
-        """Take all that is held."""
+        """Remove and return all characters."""
         return self.take(len(self.held))
 
     def expect(self, sign: Marker) -> "Wait[re.Match[str] | None]":
-        """Return the marker at the front, without taking it; None once it cannot stand there."""
+        """Return the match of the marker at the front without removing it; None if the text cannot begin with it."""
         while not (found := sign.whole.match(self.held)) and not self.ended and sign.begun.match(self.held):
             yield
         return found
 
     def skip(self, sign: Marker) -> Wait[bool]:
-        """Take a marker from the front, if it stands there."""
+        """Remove the marker from the front; True if it was there."""
         found = yield from self.expect(sign)
         self.take(found.end() if found else 0)
         return found is not None
 
     def take_value(self, each: Callable[[str], object]) -> Wait[tuple[str, bool]]:
-        """Take a JSON value, giving `each` its pieces as they come. Return its text, and whether it ended before the answer."""
+        """Read a JSON value and pass its pieces to `each` as they arrive.
+
+        Return its text, and whether it ended before the answer.
+        """
         span = Span()
         pieces: list[str] = []
         while True:
@@ -307,13 +310,13 @@ class AnswerBuffer:
             yield
 
     def say_until(self, sign: Marker) -> "Wait[re.Match[str] | None]":
-        """Say all before the next marker, and take nothing of it; None when the text ends without one."""
+        """Emit all text before the next marker, and return the match; None if the text ends without one."""
         while not (found := self.say_before(sign)) and not self.ended:
             yield
         return found
 
     def say_before(self, sign: Marker, kind: Kind = "text") -> "re.Match[str] | None":
-        """Say all before the marker. None: there is none yet, and what may become one is held."""
+        """Emit the text before the marker. Return None if there is no marker yet; a possible beginning of it is kept back."""
         while True:
             before = len(self.seen)
             text = self.seen + self.held
@@ -330,7 +333,7 @@ class AnswerBuffer:
     # What readers make of it.
 
     def say(self, text: str, kind: Kind = "text") -> None:
-        """Add text. Behind a label it goes on in a line of its own."""
+        """Emit text. After a label it begins a new line."""
         self._count_fences(text)
         text = self._gap + text
         said = text.rstrip()
@@ -342,7 +345,7 @@ class AnswerBuffer:
             self._add(said, kind)
 
     def _count_fences(self, text: str) -> None:
-        """Keep up with the code fences that what is said opens and closes."""
+        """Track the code fences that the emitted text opens and closes."""
         for found in BACKTICKS.finditer(text):
             before = 0 if found.start() else self._ticks
             self._ticks = before + len(found[0])
@@ -355,20 +358,20 @@ class AnswerBuffer:
         self._found.append(TextDelta(slot, text) if kind == "text" else ReasoningDelta(slot, text))
 
     def _place(self, kind: Kind) -> int:
-        """Return the number of the open block of this kind; the first is kept for text, which a seal may hang on."""
+        """Return the index of the open block of this kind. Index 0 is reserved for text, to which a seal may belong."""
         if kind != self._kind or kind == "call":
             self._slot = max(self._slot + 1, 0 if kind == "text" else 1)
             self._kind = kind
         return self.base + self._slot
 
     def say_exactly(self, text: str) -> None:
-        """Add text out of an envelope: its white space stays."""
+        """Emit text from an envelope without changing its white space."""
         if text:
             self.touched = True
             self._add(text, "text")
 
     def label(self) -> None:
-        """Note that something was taken that is neither text nor a call: white space around it goes."""
+        """Note that a label was read, so that the white space around it is dropped."""
         self.touched, self._fresh, self._gap = True, True, ""
 
     def call(self, name: str) -> None:
@@ -380,21 +383,21 @@ class AnswerBuffer:
         self._found.append(CallBegun(self._call, self._begin(name), name))
 
     def give(self, text: str) -> None:
-        """Add to the arguments of the call."""
+        """Emit a piece of the call's arguments."""
         if text:
             self._found.append(ArgumentsDelta(self._call, text))
 
     def finish(self, raw: str) -> None:
-        """End the call; these are its arguments."""
+        """End the call with these arguments."""
         raw = self._end(raw)
         self.runnable = self.runnable or object_fields(raw) is not None
         self._found.append(CallEnded(self._call, raw))
 
     def note(self, name: str, text: str) -> None:
-        """Add a notice of something that is neither text nor a call."""
+        """Emit a notice about text that is neither an answer nor a call."""
         self._found.append(Notice(name, dumps({"text": text}).decode()))
 
     def reject(self, text: str, kind: Kind = "text") -> None:
-        """Keep a call that cannot be read: as text, and as a notice."""
+        """Emit an unreadable call as text, and as a notice."""
         self.note("malformed_call", text)
         self.say(text, kind)

@@ -25,9 +25,9 @@ IS_PLACE = re.compile(r"city|cities|town|place|location", re.IGNORECASE)
 
 
 def worked_examples(tools: tuple[ToolSpec, ...]) -> tuple[Message, ...]:
-    """Return two calls with question, result and answer: of the first two tools, or both of the only one.
+    """Return two example calls, each with question, result and answer, of the first two tools, or both of the only tool.
 
-    A tool whose arguments cannot be made up has none.
+    A tool has none if no arguments can be made up for it.
     """
     samples: list[tuple[ToolSpec, Sample]] = []
     for number, tool in enumerate((*tools[:MOST], *tools[:1] * (MOST - len(tools)))):
@@ -48,7 +48,10 @@ Sample = tuple[dict[str, object], str, str]
 
 
 def _sample(tool: ToolSpec, number: int) -> Sample | None:
-    """Return arguments, a question that leads to them, and a result, which the answer repeats: it is not what was asked."""
+    """Return arguments, a question that leads to them, and a result that the answer repeats.
+
+    The result is not in the question.
+    """
     root = msgspec.json.decode(tool.schema, type=dict[str, object])
     properties, required = dict_of(root.get("properties")), root.get("required")
     names = [name for name in properties if isinstance(required, list) and name in required] or list(properties)[:1]
@@ -68,7 +71,7 @@ def _sample(tool: ToolSpec, number: int) -> Sample | None:
 
 
 def _value(about: str, schema: dict[str, object], number: int, place: int) -> tuple[object, str]:
-    """Return a value that fits the schema, and what calling with it may give; None where the schema is not plain."""
+    """Return a value that fits the schema, and a plausible result; None if the schema is not simple."""
     choices = schema.get("enum")
     if isinstance(choices, list) and choices:
         return choices[number % len(choices)], PLAIN[number]
@@ -85,7 +88,7 @@ def _value(about: str, schema: dict[str, object], number: int, place: int) -> tu
 
 
 def must_call(transcript: Transcript) -> bool:
-    """True if nothing was called since the user spoke last."""
+    """True if no tool was called since the user's last message."""
     node = transcript.head
     while node is not None and not (node.message.role == "user" and node.message.text):
         if node.message.calls:
@@ -95,9 +98,10 @@ def must_call(transcript: Transcript) -> bool:
 
 
 def has_called_before(transcript: Transcript, target: Origin) -> bool:
-    """True if another than the target made the first call of the conversation: then the target has seen how.
+    """True if the first call of the conversation was made by another model than the target, so that it serves as an example.
 
-    Its own calls do not count: it made them after the examples. These must stay where they are, or the cached prefix is lost.
+    The target's own calls do not count: they were made after the examples. Removing the examples then would invalidate the
+    cached prefix.
     """
     first = None
     node = transcript.head

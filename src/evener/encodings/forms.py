@@ -21,13 +21,13 @@ NAMED = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 
 
 def is_object(schema: str) -> bool:
-    """True if only objects fit a schema; an empty one stands for any object."""
+    """True if a schema accepts only objects. An empty schema stands for any object."""
     root = _decode(schema) if schema else {"type": "object"}
     return root.get("type") == "object"
 
 
 def final_of(output: OutputSchema | None) -> Final:
-    """Return how an answer of this shape ends a turn in an envelope: as it is, if nothing in it can be taken for a call."""
+    """Return how an answer of this schema is written in an envelope: without a wrapper, if it cannot be mistaken for a call."""
     if output is None:
         return "text"
     names = dict_of(_decode(output.schema).get("properties")) if output.schema else {}
@@ -36,14 +36,14 @@ def final_of(output: OutputSchema | None) -> Final:
 
 
 def wrap_schema(schema: str) -> str:
-    """Return a schema of any value as one of an object that holds it."""
+    """Return the schema of an object that holds a value of this schema."""
     inner = _Embedder()
     root = _object({VALUE: inner.embed(schema, VALUE)})
     return dumps(inner.with_definitions(root)).decode()
 
 
 def alternatives(tools: Sequence[ToolSpec], choice: Choice, output: OutputSchema | None, *, final: Final, wrapped: bool) -> str:
-    """Return the schema of an envelope: one of these calls, or a list of them, or the answer, as the choice allows."""
+    """Return the schema of an envelope: one call, a list of calls, or the answer, as far as the choice allows each."""
     inner = _Embedder()
     named = [tool for tool in tools if not choice.names or tool.name in choice.names]
     calls: list[Node] = []
@@ -68,7 +68,7 @@ def _answer(output: OutputSchema | None, inner: "_Embedder", final: Final) -> No
 
 
 def optional_arguments(tools: Sequence[ToolSpec]) -> Mapping[str, frozenset[str]]:
-    """Return the arguments of each tool that may be left out, and may not be null."""
+    """Return the arguments of each tool that may be omitted but not null."""
     found = {tool.name: _optional(_decode(tool.schema)) for tool in tools}
     return {name: names for name, names in found.items() if names}
 
@@ -150,7 +150,7 @@ THOUGHT_END = "</think>"
 
 
 def final_tool(output: OutputSchema, names: list[str]) -> ToolSpec:
-    """Return the tool whose arguments are the answer."""
+    """Return the tool `final_result`, whose arguments are the answer."""
     if FINAL_RESULT in names:
         raise BadValue(
             f"A tool is called {FINAL_RESULT!r}, which is the name of the tool that takes the structured answer. "
@@ -162,7 +162,7 @@ def final_tool(output: OutputSchema, names: list[str]) -> ToolSpec:
 
 
 def final_choice(choice: Choice) -> Choice:
-    """Return the choice with the answer as one more tool: where the model may answer, it must call something."""
+    """Return the choice with `final_result` as an additional tool: the model must then call some tool, instead of answering."""
     if choice.mode == "none":
         return Choice("required", (FINAL_RESULT,), choice.parallel)
     if choice.mode == "auto":
@@ -171,7 +171,7 @@ def final_choice(choice: Choice) -> Choice:
 
 
 def output_text(reply: Reply, prepared: Prepared) -> str:
-    """Return the JSON text of a structured answer in any form; the text as it is when there is none."""
+    """Return the JSON text of a structured answer in any form; the text unchanged if there is none."""
     plan = prepared.plan
     text = reply.text
     if prepared.form == "tool":

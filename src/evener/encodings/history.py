@@ -25,7 +25,10 @@ Waiting = dict[str, str]
 
 
 def rewrite_history(prior: Past | None, style: TextStyle, transcript: Transcript) -> Past:
-    """Return the history in this style: from `prior` on if it fits, else from the start. The result is the same."""
+    """Return the history in this style.
+
+    It is rewritten from `prior` on if that fits, else from the start, with the same result.
+    """
     fits = prior is not None and prior.style == style and transcript.extends(prior.node)
     start = prior if prior is not None and fits else Past(style, None, Transcript())
     if start.node is transcript.head:
@@ -43,7 +46,7 @@ def rewrite_history(prior: Past | None, style: TextStyle, transcript: Transcript
 
 
 def _rewrite(message: Message, style: TextStyle, waiting: Waiting, losses: list[Loss]) -> Iterable[Message]:
-    """Yield the message in its text form; before it, error results for calls that never got one."""
+    """Yield the message in its text form, after error results for calls that have no result."""
     if message.role == "assistant":
         if waiting:
             yield _answer_waiting(message, style, waiting, losses)
@@ -91,7 +94,7 @@ def _write_assistant(message: Message, style: TextStyle, losses: list[Loss]) -> 
 
 
 def _label_thoughts(message: Message, style: TextStyle) -> list[Block]:
-    """Label reasoning without a seal as a thought, if the model that is asked has made it."""
+    """Add the label for thoughts to reasoning without a seal that the target model has made."""
     origin = message.origin
     own = origin is None or (origin.wire, origin.provider, origin.model) == (
         *(style.target.wire, style.target.provider),
@@ -108,7 +111,7 @@ def _label_thoughts(message: Message, style: TextStyle) -> list[Block]:
 
 
 def _write_answer(message: Message, blocks: list[Block], style: TextStyle, losses: list[Loss]) -> list[Block]:
-    """Write a final answer in the form that the model is asked to answer in."""
+    """Write a final answer in the form in which the model is asked to answer."""
     if style.encoding == "xml" or not message.text.strip():
         return blocks
     if style.encoding == "react":
@@ -123,7 +126,7 @@ def _write_answer(message: Message, blocks: list[Block], style: TextStyle, losse
 
 
 def _envelop_value(block: Block, style: TextStyle) -> Block:
-    """Put a JSON answer that is no object back into its envelope."""
+    """Wrap a JSON answer that is not an object into its envelope again."""
     if not isinstance(block, TextBlock) or as_object(f'{{"x":{block.text}}}') is None:
         return block
     return TextBlock(_dump_envelope({ANSWER: msgspec.Raw(block.text.strip().encode())}, style), cache=block.cache)

@@ -84,7 +84,7 @@ WITHOUT_SITES = ("gemini",)
 
 
 def read_options(tool: HostedTool) -> HostedOptions:
-    """Return the options of a neutral hosted tool; refuse one that has none of the known kinds."""
+    """Return the options of a neutral hosted tool. Raises BadValue for an unknown kind."""
     if tool.name not in KINDS:
         raise BadValue(f"There is no hosted tool {tool.name!r}. The kinds are {', '.join(KINDS)}.")
     try:
@@ -94,7 +94,7 @@ def read_options(tool: HostedTool) -> HostedOptions:
 
 
 def find_declaration(tool: HostedTool, wire: str, quirks: Quirks) -> Declare | None:
-    """Return how a row declares a hosted tool; None if it has none."""
+    """Return the function that declares a hosted tool on this row; None if the row has no such tool."""
     known = DECLARATIONS.get((tool.name, wire), {}) if quirks.hosted else {}
     return next((declare for type, declare in known.items() if type in quirks.hosted_tools), None)
 
@@ -114,7 +114,7 @@ def check_hosted(tool: HostedTool, wire: str, quirks: Quirks, *, model: str) -> 
 
 
 def declare_hosted_tools(ask: Ask, quirks: Quirks) -> tuple[tuple[ToolSpec | HostedTool, ...], tuple[Extra, ...]]:
-    """Return the tools of an ask with neutral ones as its wire declares them, and what goes beside them."""
+    """Return the tools of an ask with the declarations of the wire in place of neutral ones, and the fields that they need."""
     neutral = [tool for tool in ask.tools if isinstance(tool, HostedTool) and not tool.wire]
     if not neutral:
         return ask.tools, ()

@@ -34,7 +34,7 @@ INPUTS = (ARGUMENTS, "parameters", "input")
 
 
 def _arguments(raw: str) -> str:
-    """Return the arguments that a value stands for. Some models write them as a text that holds JSON."""
+    """Return the arguments as JSON text. Some models write them as a string that contains JSON."""
     if raw[:1] != '"':
         return raw
     try:
@@ -44,7 +44,7 @@ def _arguments(raw: str) -> str:
 
 
 def named_arguments(text: str) -> tuple[str, str] | None:
-    """Return name and arguments of a call that is one object with both; None when it is not."""
+    """Return name and arguments of a call that is one object with both; None if it is not."""
     found = object_fields(text) or {}
     name = next((text_in(found[key]) for key in NAMES if key in found), "")
     given = next((found[key] for key in INPUTS if key in found), msgspec.Raw(b"{}"))
@@ -52,13 +52,13 @@ def named_arguments(text: str) -> tuple[str, str] | None:
 
 
 def unwrap(text: str) -> str:
-    """Return the value that only an object could be asked to hold; the text itself if it holds none."""
+    """Return the value inside a wrapper object; the text itself if there is no wrapper."""
     found = object_fields(text) or {}
     return bytes(found[VALUE]).decode() if VALUE in found else text
 
 
 def drop_nulls(raw: str, optional: Collection[str]) -> str:
-    """Return arguments without the nulls that stand for absent ones, where the schema had to demand every property."""
+    """Return arguments without nulls for omitted fields. Such nulls occur if the schema had to require every field."""
     found = object_fields(raw) or {}
     absent = [name for name, value in found.items() if name in optional and bytes(value) == b"null"]
     return dumps({name: value for name, value in found.items() if name not in absent}).decode() if absent else raw
@@ -77,10 +77,9 @@ ITEM = Marker((SPACE, Either(("{", ",", "]"), "sign")))
 
 
 def read_json(tape: AnswerBuffer, *, wrapped: bool = False, texts: bool = True) -> Wait[None]:
-    """Read an answer: envelopes, and text around them.
+    """Read an answer: envelopes, and the text around them.
 
-    `wrapped`: envelopes stand under a name of their own. `texts`: an answer is a text; else it is JSON of its own shape, that
-    goes on as it is.
+    `wrapped`: envelopes are inside a wrapper object. `texts`: an answer is a text; else it is JSON, and is passed on unchanged.
     """
     envelope = WRAPPED_ENVELOPE if wrapped else BARE_ENVELOPE
     while (yield from tape.say_until(OBJECT)):
@@ -111,7 +110,7 @@ class _Envelope:
         self._spoke = False  # it gave something
 
     def read(self, found: "re.Match[str]") -> Wait[bool]:
-        """Read it from its head to its end. What is broken is kept, and the text behind it is read on."""
+        """Read an envelope. A broken one is kept as text, and reading continues after it."""
         tape = self._tape
         self._take(found.end("head"))
         for _ in range(found["head"].count("{")):
@@ -132,13 +131,13 @@ class _Envelope:
         return taken
 
     def _expect(self, sign: Marker) -> "Wait[re.Match[str] | None]":
-        """Take a marker, if it stands there."""
+        """Remove a marker from the front and return its match; None if it is not there."""
         found = yield from self._tape.expect(sign)
         self._take(found.end() if found else 0)
         return found
 
     def _read_object(self) -> Wait[bool]:
-        """Read members up to the closing brace."""
+        """Read the members of an object up to its closing brace."""
         while found := (yield from self._expect(MEMBER)):
             if found["sign"] == "}":
                 if self._name or self._open:
@@ -149,7 +148,7 @@ class _Envelope:
         return False
 
     def _read_list(self) -> Wait[bool]:
-        """Read a list of calls behind its bracket."""
+        """Read a list of calls after its bracket."""
         self._take(1)
         self._listed = True
         while found := (yield from self._expect(ITEM)):
@@ -184,7 +183,7 @@ class _Envelope:
         return True
 
     def _read_answer(self, first: str) -> Wait[bool]:
-        """Read a text, streamed out of its string, or an answer of another shape."""
+        """Read the answer: a text, which is streamed, or JSON."""
         tape = self._tape
         self._spoke = True
         tape.label()
@@ -221,7 +220,7 @@ class _Envelope:
             self._tape.call(self._name)
 
     def _end_call(self, *, cut: bool) -> None:
-        """End the call as far as it came. One that was cut off must not look like a call without arguments."""
+        """End the call with the arguments read so far. If it was cut off, it must not look like a call without arguments."""
         if not self._open and self._name:
             self._open = self._spoke = True
             self._tape.call(self._name)

@@ -29,7 +29,7 @@ FORMS: Mapping[str, NativeForm] = {**FILE_FORMS, **COMPUTER_FORMS}
 
 
 def choose_own_tools(ask: Ask, quirks: Quirks) -> tuple[OwnTool, ...]:
-    """Return the native tools to use for an ask. Where the choice is narrowed by name, tools go out under their names."""
+    """Return the native forms to use for an ask. If the tool choice names tools, they are sent as plain functions."""
     if not quirks.own_tools or not quirks.hosted or ask.choice.names:
         return ()
     specs = [tool for tool in ask.tools if isinstance(tool, ToolSpec)]
@@ -48,10 +48,10 @@ def choose_own_tools(ask: Ask, quirks: Quirks) -> tuple[OwnTool, ...]:
 
 
 def _is_usable(form: NativeForm, ask: Ask, names: Collection[str], taken: Collection[str]) -> bool:
-    """True if all that a form stands for is offered, and no other tool has one of its names.
+    """True if all standard tools of a form are offered, and no other tool has one of its names.
 
-    Where items can be answered with a picture only, and there is none, the call goes out in another form. That cannot be done
-    where the provider holds the calls.
+    A form whose results must be pictures is not usable if the provider stores the calls: a call without a picture could not be
+    sent in another form.
     """
     held = form.needs_picture and ask.state.mode != "replay"
     free = bool(form.family) or not any(name in taken for name in form.names)
@@ -59,7 +59,7 @@ def _is_usable(form: NativeForm, ask: Ask, names: Collection[str], taken: Collec
 
 
 def declare_own_tools(tools: Sequence[ToolSpec | HostedTool], own: Iterable[OwnTool]) -> tuple[ToolSpec | HostedTool, ...]:
-    """Return the tools with each native one where the first tool stood that it stands for."""
+    """Return the tools, with each native tool at the place of the first standard tool that it replaces."""
     owner = {name: one for one in own for _, name in one.names}
     made: list[ToolSpec | HostedTool] = []
     for tool in tools:
@@ -75,7 +75,7 @@ def declare_own_tools(tools: Sequence[ToolSpec | HostedTool], own: Iterable[OwnT
 
 
 def extras_of(own: Iterable[OwnTool]) -> tuple[Extra, ...]:
-    """Return what goes out beside the declarations."""
+    """Return the fields of the request that the native tools need beside their declarations."""
     return tuple(extra for one in own if (extra := FORMS[one.type].extra))
 
 
@@ -152,7 +152,7 @@ def _write(call: ToolCall, standard: str, type: str) -> NativeCall | None:
 
 
 def _recall(call: ToolCall, type: str, target: Origin) -> NativeCall | None:
-    """Return a call as its maker's model wrote it, if that was in this form, for this provider."""
+    """Return a call as the model wrote it, if it was in this form and for this provider."""
     seal = call.seal
     if seal is None or not target.owns(seal.origin.wire, seal.origin.provider):
         return None
@@ -169,7 +169,7 @@ def _write_item(call: ToolCall, native: NativeCall, form: NativeForm) -> HostedB
 
 
 def _name_call(call: ToolCall, native: NativeCall, form: NativeForm, target: Origin) -> ToolCall:
-    """Return a call under its native name, and with the name of its set."""
+    """Return a call under its native name and toolset."""
     seal = call.seal
     if form.family:
         own = fields(seal.data) if seal else {}
@@ -201,7 +201,7 @@ class OwnReader:
         self._called = False
 
     def feed(self, deltas: list[Delta]) -> list[Delta]:
-        """Return the deltas that these make certain."""
+        """Return the deltas for these deltas, with native calls as standard calls."""
         found: list[Delta] = []
         for delta in deltas:
             match delta:
@@ -226,7 +226,7 @@ class OwnReader:
         return found
 
     def _end(self, begun: CallBegun, raw: str, seal: SealAdded | None) -> list[Delta]:
-        """End a call. One of another tool that has the name of a member of a set is left as it is."""
+        """End a call. A call of another tool with the name of a toolset's member stays unchanged."""
         family = FORMS[self._own[begun.name].type].family
         if family and (seal is None or word(fields(seal.data).get("toolset_name")) != family):
             return [begun, *([seal] if seal else []), CallEnded(begun.index, raw)]
@@ -246,7 +246,7 @@ class OwnReader:
 
 
 def _keep(call: NativeCall, index: int, seal: SealAdded | None) -> SealAdded:
-    """Return the seal of a call with the call as it was made. What says that it is of a set is known from the form."""
+    """Return the seal of a call with the call as the model made it."""
     own = {name: value for name, value in fields(seal.data).items() if name != "toolset_name"} if seal else {}
     return SealAdded(index, "call", dumps({**own, OWN: call}).decode(), seal.id if seal else "")
 

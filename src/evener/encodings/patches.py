@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def read_patch(diff: str) -> list[dict[str, object]]:
-    """Return the edits that a patch means: each replaces whole lines, after a line if the patch names one."""
+    """Return the edits of a patch. Each replaces whole lines, after a given line if the patch names one."""
     edits: list[dict[str, object]] = []
     after, old, new = "", "", ""
     for line in (*diff.removesuffix("\n").split("\n"), "@@"):
@@ -27,7 +27,7 @@ def read_patch(diff: str) -> list[dict[str, object]]:
 
 
 def write_patch(edits: Sequence[object]) -> str | None:
-    """Return edits as a patch; None if one of them is not of whole lines."""
+    """Return edits as a patch; None if an edit does not replace whole lines."""
     parts: list[str] = []
     for edit in edits:
         match edit:

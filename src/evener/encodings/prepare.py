@@ -47,7 +47,7 @@ ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
 
 def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, prior: Prepared | None = None) -> Prepared:
-    """Return the ask as its codec should get it. `prior` is the last one of this conversation: it saves work, no more."""
+    """Return the ask as its codec needs it. `prior` is the previous result for this conversation; it only saves work."""
     wanted = encoding or quirks.tool_encoding
     if wanted not in ENCODINGS:
         raise BadValue(f"There is no encoding {wanted!r}. Known are {', '.join(ENCODINGS)}.")
@@ -79,7 +79,7 @@ def prepare(ask: Ask, quirks: Quirks, *, encoding: EncodingName | None = None, p
 
 
 def _report_examples(plan: Plan) -> Loss:
-    """The caller did not write them, and pays for them."""
+    """Return the loss for the added examples: the caller pays for their tokens."""
     size = sum(len(message.text) + sum(len(call.raw) for call in message.calls) for message in plan.examples)
     names = [call.name for message in plan.examples for call in message.calls]
     shown = " and ".join(dict.fromkeys(names))
@@ -88,12 +88,12 @@ def _report_examples(plan: Plan) -> Loss:
 
 
 def _may_force(ask: Ask) -> bool:
-    """True if the user did not say whether to call. A model that small answers by itself, and wrongly."""
+    """True if the user set no tool choice. A model this small would answer without a call, and wrongly."""
     return ask.choice.mode == "auto" and not ask.choice.stated and any(isinstance(tool, ToolSpec) for tool in ask.tools)
 
 
 def _is_plain(ask: Ask, quirks: Quirks) -> bool:
-    """True if the tools go out as they are, and any may be called."""
+    """True if the tools are sent as functions, and the choice allows any of them."""
     choice = ask.choice
     if choice.mode not in ("auto", "none") or choice.parallel is not None or choice.names:
         return False
@@ -120,7 +120,7 @@ class _Draft:
         return tuple(tool for tool in self.tools if isinstance(tool, ToolSpec))
 
     def is_as(self, ask: Ask) -> bool:
-        """True if nothing has changed."""
+        """True if the draft is the same as the ask."""
         return not self.parts and self.tools is ask.tools and self.choice == ask.choice and self.output is ask.output
 
     def say(self, text: str, cache: CacheTtl = "") -> None:
@@ -167,7 +167,7 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
 
 
 def _shown(ask: Ask) -> tuple[ToolSpec, ...]:
-    """The tools that may be called, those that must be first."""
+    """Return the tools that may be called, those that must be called first."""
     named = [tool for tool in _specs(ask) if tool.name in ask.choice.names]
     return () if ask.choice.mode == "none" else tuple(named or _specs(ask))
 
@@ -187,7 +187,7 @@ def _offer_final(draft: _Draft, output: OutputSchema) -> None:
 
 
 def _shape_answer(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
-    """Ask for the answer's shape in a field of the request, or in words."""
+    """Ask for a structured answer by a field of the request, or in the prompt."""
     output = draft.output
     if output is None:
         return
@@ -211,7 +211,7 @@ def _keep_native(draft: _Draft, ask: Ask, quirks: Quirks) -> None:
 
 
 def _use_own_tools(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle | None:
-    """Put the tools that the model was trained on in the place of the standard ones, if it has such."""
+    """Replace standard tools by native ones that the model was trained on, if its row names any."""
     own = choose_own_tools(ask, quirks) if draft.tools else ()
     if not own:
         return None
@@ -242,7 +242,7 @@ def _put_into_text(draft: _Draft, ask: Ask, quirks: Quirks, encoding: EncodingNa
 
 
 def _shape_prompted(draft: _Draft) -> None:
-    """Ask for the answer's shape in words: beside calls in the text there is no other way."""
+    """Ask for a structured answer in the prompt: with calls in the text there is no other way."""
     if draft.output is not None:
         draft.say(output_words(draft.output))
         draft.output = None
@@ -254,7 +254,7 @@ def _stop_before_results(settings: Settings) -> Settings:
 
 
 def _envelop(draft: _Draft, ask: Ask, quirks: Quirks) -> TextStyle:
-    """Ask for calls and answer in one schema for the whole answer."""
+    """Ask for calls and answer by one schema for the whole answer."""
     constrained = quirks.output_schema
     final: Final = final_of(draft.output)
     wrapped = constrained and not quirks.any_output

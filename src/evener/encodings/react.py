@@ -54,7 +54,7 @@ def read_react(tape: AnswerBuffer) -> Wait[None]:
 
 
 def _read_invented(tape: AnswerBuffer) -> Wait[None]:
-    """Note what a model makes up instead of waiting for it: all that is left."""
+    """Turn the rest of the answer into a notice: the model invented a result instead of waiting for it."""
     text = tape.take_all()
     while not tape.ended:
         yield
@@ -64,7 +64,7 @@ def _read_invented(tape: AnswerBuffer) -> Wait[None]:
 
 
 def _read_name(tape: AnswerBuffer, kind: Kind) -> Wait[str]:
-    """Begin the call of the tool that the line names; empty when it names none."""
+    """Begin the call of the tool that the line names; return its name, empty if there is none."""
     while "\n" not in tape.held and not tape.ended:
         yield
     tape.cut = tape.cut or "\n" not in tape.held
@@ -78,9 +78,9 @@ def _read_name(tape: AnswerBuffer, kind: Kind) -> Wait[str]:
 
 
 def _read_arguments(tape: AnswerBuffer, label: str) -> Wait[bool]:
-    """Read the arguments of a call to its end. True if they ended with a fence.
+    """Read the arguments of a call; True if a fence ended them.
 
-    A call that the end of the text cut off before its arguments must not look like one without them: `label` stands there.
+    If the text ends before the arguments, the call must not look like one without arguments: `label` is kept instead.
     """
     if not (yield from tape.skip(INPUT)) or not (yield from _reach_arguments(tape)):
         tape.cut = tape.cut or (tape.ended and INPUT.begun.match(tape.held) is not None)
@@ -107,7 +107,7 @@ def _read_arguments(tape: AnswerBuffer, label: str) -> Wait[bool]:
 
 
 def _reach_arguments(tape: AnswerBuffer) -> Wait[bool]:
-    """Take white space and a fence before the arguments. False if a label stands in their place, below its own."""
+    """Remove white space and a fence before the arguments. False if a label on its own line comes instead."""
     below = False
     while True:
         space = tape.take(len(tape.held) - len(tape.held.lstrip()))

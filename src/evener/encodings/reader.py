@@ -46,7 +46,7 @@ Numbered = ReasoningDelta | CallBegun | ArgumentsDelta | CallEnded | HostedAdded
 
 
 def reader(prepared: Prepared) -> "Reader | OwnReader | None":
-    """Return the reader of the answer to a prepared ask; None where the answer is as it is to be."""
+    """Return the reader for the answer to a prepared ask; None if the answer needs no reading."""
     plan = prepared.plan
     if plan is None or plan.style is None:
         return None
@@ -66,7 +66,7 @@ class Reader:
         self._called: list[str] = []
 
     def feed(self, deltas: list[Delta]) -> list[Delta]:
-        """Return the deltas that these make certain."""
+        """Return the deltas that no later text can change."""
         found: list[Delta] = []
         for delta in deltas:
             match delta:
@@ -99,7 +99,7 @@ class Reader:
         return drop_nulls(raw, optional) if optional else raw
 
     def _close(self, found: list[Delta]) -> bool:
-        """End the texts. True if one of them was cut off, although calls of the answer could run."""
+        """End the texts. True if one was cut off although the answer contains complete calls."""
         for index, text in sorted(self._texts.items()):
             found += text.close()
             for hung in self._hung.get(index, ()):
@@ -113,7 +113,10 @@ class Reader:
         return cut
 
     def _judge(self, stopped: Stopped, *, cut: bool) -> list[Delta]:
-        """Hold the calls against the choice. An answer with calls has stopped for them; half of one does not count."""
+        """Check the calls against the tool choice.
+
+        An answer with calls has stopped for them; an incomplete call does not count.
+        """
         if cut:
             return [Failed(TruncatedStream(HALF))]
         end = Stopped("tools", stopped.raw, stopped.detail) if self._called else stopped
@@ -122,7 +125,7 @@ class Reader:
 
 
 def _find_broken_rule(wanted: Choice, called: list[str]) -> str:
-    """Return the rule about calls that an answer breaks; empty when it breaks none."""
+    """Return the rule of the tool choice that the answer violates; empty if it violates none."""
     if wanted.mode == "none" and called:
         return "no tool was to be called"
     if wanted.mode in ("required", "named") and not called:
@@ -135,7 +138,7 @@ def _find_broken_rule(wanted: Choice, called: list[str]) -> str:
 
 
 def _renumber(delta: Delta) -> Delta:
-    """Return the delta under its block's new number."""
+    """Return the delta with the new index of its block."""
     return msgspec.structs.replace(delta, index=delta.index * STRIDE) if isinstance(delta, Numbered) else delta
 
 

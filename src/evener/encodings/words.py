@@ -46,7 +46,7 @@ def _line(tool: ToolSpec) -> str:
 
 
 def _arguments(schema: str) -> str:
-    """Return the properties alone where that says it all; else the whole schema."""
+    """Return the schema's properties if they say everything, else the whole schema."""
     root = msgspec.json.decode(schema, type=dict[str, object])
     properties = root.get("properties", {})
     free = root.get("additionalProperties", False) is not False
@@ -58,12 +58,12 @@ def _arguments(schema: str) -> str:
 
 
 def format_words(encoding: EncodingName, choice: Choice) -> str:
-    """Return how to call them, in the encodings that are text; then what the choice demands."""
+    """Return the instructions for calls in the text encodings, and the rules of the tool choice."""
     return "\n".join([XML if encoding == "xml" else REACT, *choice_words(choice, alone=encoding == "react")])
 
 
 def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
-    """Return what a choice demands, in sentences. `alone`: one call at a time, unless it says otherwise."""
+    """Return the rules of a tool choice as sentences. `alone`: allow one call at a time, unless the choice says otherwise."""
     said: list[str] = []
     match choice.mode:
         case "required":
@@ -82,7 +82,7 @@ def choice_words(choice: Choice, *, alone: bool = False) -> list[str]:
 
 
 def json_words(choice: Choice, output: OutputSchema | None, *, final: Final, wrapped: bool, constrained: bool) -> str:
-    """Say how to answer in an envelope, as far as the choice allows."""
+    """Return the instructions for answers in an envelope, as far as the tool choice allows them."""
     call = f'{{"{TOOL}": "NAME", "{ARGUMENTS}": {{...}}}}'
     call = f'{{"{CALLS}": [{call}, ...]}}' if choice.parallel else call
     ways = [f"{call} to call a tool"] if choice.mode != "none" else []
@@ -130,7 +130,7 @@ def has(ask: Ask, what: str) -> bool:
 
 
 def choose_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list[Loss]) -> EncodingName:
-    """Return the encoding that was asked for, or a text encoding where the endpoint takes no tools."""
+    """Return the requested encoding, or a text encoding if the endpoint has no tools."""
     if wanted != "native" or quirks.tools:
         return wanted
     found: EncodingName = "json_schema" if quirks.output_schema else "xml"
@@ -142,7 +142,7 @@ def choose_encoding(wanted: EncodingName, ask: Ask, quirks: Quirks, losses: list
 def choose_form(
     output: OutputSchema, ask: Ask, quirks: Quirks, encoding: EncodingName, *, functions: bool, losses: list[Loss]
 ) -> OutputForm:
-    """Return how a structured answer is asked for: as wanted, or the next best way."""
+    """Return the form for a structured answer: the requested one, or the best one that the row supports."""
     wanted = output.form or quirks.output_form
     if wanted in ("tool", "prompted"):
         return wanted
@@ -170,7 +170,7 @@ def _is_fitting(output: OutputSchema, ask: Ask) -> bool:
 
 
 def tell_choice(choice: Choice, ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[Choice, list[str]]:
-    """Return the choice as far as the endpoint has fields for it, and sentences for the rest of it."""
+    """Return the part of the tool choice that the endpoint has fields for, and sentences for the rest."""
     said = Choice(parallel=None)
     if choice.mode in ("required", "named") and not _can_force(ask, quirks):
         losses.append(loss_of("degraded", "tool_choice", "this model cannot be forced to call; it is told so in the prompt"))
@@ -196,7 +196,7 @@ def _can_force(ask: Ask, quirks: Quirks) -> bool:
 
 
 def _thinks(wanted: Reasoning, quirks: Quirks) -> bool:
-    """True if thinking will be on."""
+    """True if the model will think."""
     if wanted.mode == "off" or wanted.effort == "off":
         return False
     asked = wanted.effort is not None or wanted.budget is not None

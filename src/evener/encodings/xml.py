@@ -40,7 +40,7 @@ def read_xml(tape: AnswerBuffer) -> Wait[None]:
 
 
 def _read_call(tape: AnswerBuffer, tag: str) -> Wait[None]:
-    """Read a call behind its opening tag."""
+    """Read a call after its opening tag."""
     named = NAME.search(tag)
     name = unescape(next((text for text in named.groups() if text is not None), "")) if named else ""
     if name:
@@ -59,9 +59,9 @@ def _read_call(tape: AnswerBuffer, tag: str) -> Wait[None]:
 
 
 def _read_body(tape: AnswerBuffer, *, shown: bool) -> Wait[tuple[str, bool]]:
-    """Return what stands before the closing tag, which is taken, too, and whether there was one.
+    """Return the text before the closing tag, and whether there was a closing tag. The tag is removed.
 
-    `shown`: the arguments are given as they come. Where they begin, white space and a fence are not theirs.
+    `shown`: emit the arguments as they arrive, without white space and a fence at their beginning.
     """
     body = ""
     quoted = given = False

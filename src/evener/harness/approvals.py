@@ -55,14 +55,14 @@ class Bench(msgspec.Struct, frozen=True):
 
 
 def judge_of(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge | None:
-    """Return the judge of these tools, or None when everything is allowed anyway."""
+    """Return the function that judges calls of these tools, or None if every call is allowed."""
     if policy is None and not any(tool.approval or tool.asks for tool in toolbox.values()):
         return None
     return judge_by(toolbox, caller, policy)
 
 
 def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
-    """Return the judge of these tools by a policy."""
+    """Return the function that judges calls of these tools by a policy."""
 
     def judge(call: ToolCall) -> Judgement:
         tool = toolbox.get(call.name)
@@ -90,7 +90,7 @@ def _judge(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
 
 
 def _asked(tool: Tool, call: ToolCall) -> str:
-    """Return why a call waits for approval whatever a policy allows; empty when it need not."""
+    """Return why a call needs approval even if a policy allows it; empty if it does not."""
     given = call.args.get(tool.asks) if tool.asks and call.parses else None
     if not given:
         return ""
@@ -99,7 +99,7 @@ def _asked(tool: Tool, call: ToolCall) -> str:
 
 
 def allow_all(_call: ToolCall) -> Judgement:
-    """Allow any call: the judge where there is neither a policy nor a tool that asks."""
+    """Allow any call. Used if there is neither a policy nor a tool that requires approval."""
     return Judgement()
 
 
@@ -108,14 +108,14 @@ Court = Callable[[str], Bench]
 
 
 def keyed(approvals: Iterable[Approval]) -> dict[str, Approval]:
-    """Return what waits by the name under which it is decided: its key, with its thread before it where two keys are equal."""
+    """Return the approvals by key. If two keys are equal, each is prefixed with its thread."""
     found = tuple(approvals)
     often = Counter(one.key for one in found)
     return {one.key if often[one.key] == 1 else f"{one.thread}:{one.key}": one for one in found}
 
 
 def _check_decisions(decisions: object) -> None:
-    """Refuse what is no mapping of keys to decisions."""
+    """Refuse `decisions` that are not a mapping from keys to decisions."""
     if not isinstance(decisions, Mapping):
         raise UsageError(
             f'`decisions` takes {{key: Decision("allow")}}, by the key of each approval; not {type(decisions).__name__}.'
@@ -129,9 +129,9 @@ def _check_decisions(decisions: object) -> None:
 
 
 async def decide(store: Store, log: str, decisions: Mapping[str, Decision], *, court: Court) -> None:
-    """Decide everything that waits in this log and in runs inside its calls, by the key of each approval (a call's id).
+    """Decide all approvals that wait in this log and in runs inside its calls, by the key of each (for a call, its id).
 
-    ApprovalStale when it was decided before, has expired, or is about something that has changed. Nothing is run here.
+    Raises ApprovalStale if one was decided before, has expired, or is about a tool or call that has changed. Runs nothing.
     """
     _check_decisions(decisions)
     waiting = keyed(approvals_of(await state_of(store, log), log))
@@ -154,7 +154,7 @@ def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, De
     gone = sorted(key for key, one in decisions.items() if one.digest and key not in waiting)
     if gone:
         raise ApprovalStale(
-            f"{', '.join(gone)} no longer waits in thread {log}: it is already decided. Now waits: {', '.join(waiting)}."
+            f"{', '.join(gone)} no longer waits in thread {log}: it is already decided. Still waiting: {', '.join(waiting)}."
         )
     if waiting.keys() != decisions.keys():
         missing, unknown = sorted(waiting.keys() - decisions.keys()), sorted(decisions.keys() - waiting.keys())
@@ -165,7 +165,7 @@ def _cover(log: str, waiting: Mapping[str, Approval], decisions: Mapping[str, De
 
 
 def _check(waiting: Approval, decision: Decision, bench: Bench) -> dict[str, object]:
-    """Return the decision as it is written down, after everything that could make it wrong was looked at."""
+    """Return the decision as it is stored. Raises an error if it is late, has another digest, or does not fit the call."""
     if waiting.expires and waiting.expires < time():
         raise ApprovalStale(f"The deadline for {waiting.key!r} has passed. Resume the thread: Evener asks again.")
     if decision.digest and decision.digest != waiting.digest:

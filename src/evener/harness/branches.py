@@ -60,7 +60,7 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 def check_at(at: object) -> None:
-    """Refuse what is no place in a conversation."""
+    """Refuse a value of `at` that is neither a message id, nor an event number, nor None."""
     if at is None or (isinstance(at, str) and at) or (isinstance(at, int) and not isinstance(at, bool) and at > 0):
         return
     shown = repr(at) if isinstance(at, str | int) else type(at).__name__
@@ -74,10 +74,10 @@ async def root_of(store: Store, log: str) -> str:
 
 
 async def fork_at(store: Store, log: str, at: At, *, harness: str, name: str = "", label: str = "") -> Fork:
-    """Return a new log that goes on from there; its lease is given back. Only a message has to be looked for.
+    """Create a log that continues from `at`, and release its lease. The log is read as a whole only if `at` is a message id.
 
-    `harness` is whose runs will be on it; without one, whose they were. `name` is the id of the new log, `label` what people
-    call the branch.
+    `harness` is the harness that owns its runs; if empty, the owner of the original. `name` is the id of the new log, `label`
+    its description.
     """
     check_at(at)
     if not isinstance(label, str) or "\n" in label or len(label) > LONGEST_LABEL:
@@ -113,10 +113,10 @@ async def _seq(store: Store, log: str, at: At, end: int) -> int:
 
 
 def seq_of(events: Sequence[ev.Event], message: str, log: str) -> int:
-    """Return the number of the event after which the message of this id is the last of the conversation.
+    """Return the number of the event after which the message with this id is the last of the conversation.
 
-    What is told to the model (results of tools, steering) becomes a message with the request that tells it. A message that
-    came twice is meant where it came last.
+    Results of tools and steering become a message with the request that sends them. If a message occurs twice, its last place
+    counts.
     """
     state, found = RunState(), 0
     for number, event in enumerate(events, 1):
@@ -137,7 +137,9 @@ def _new(before: object, state: RunState) -> Iterable[Message]:
 
 
 def _with_told(events: Sequence[ev.Event], seq: int) -> int:
-    """With what was known of an answer at once, and written together with it: results of calls that never run."""
+    """Return the number of the last event that was written together with the answer `seq`: itself, or results of
+    `final_result`.
+    """
     event = events[seq - 1]
     if not isinstance(event, ev.Replied):
         return seq
@@ -151,7 +153,7 @@ def _with_told(events: Sequence[ev.Event], seq: int) -> int:
 
 
 def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
-    """Return the number of the last event before the last so many user turns. A prompt that was refused is none."""
+    """Return the number of the event before the last `turns` prompts of the user. Refused prompts are not counted."""
     spoken = [number for number, event in enumerate(events, 1) if isinstance(event, ev.Prompted) and not event.refused]
     if turns > len(spoken):
         raise UsageError(f"Cannot roll back {turns} user turns: log {log} has {len(spoken)}. Give a smaller number.")
@@ -162,7 +164,7 @@ def before_turns(events: Sequence[ev.Event], turns: int, log: str) -> int:
 
 
 async def branches_of(store: Store, thread: str) -> tuple[Branch, ...]:
-    """Return every log of a thread, parents before their forks, the older before the younger."""
+    """Return every log of a thread: parents before their forks, older logs before younger ones."""
     left = sorted(await store.logs(thread=thread), key=lambda one: (one.began, one.parent_seq))
     placed: dict[str, Branch] = {}
     known = {one.log for one in left}
@@ -186,7 +188,7 @@ def _branch(one: Summary) -> Branch:
 
 
 async def diff_of(store: Store, thread: str, a: str, b: str) -> Diff:
-    """Return where two branches of a thread part, and what each of them has alone."""
+    """Return the last event that two branches of a thread share, and the messages that each has after it."""
     known = {one.log: one for one in await branches_of(store, thread)}
     for log in (a, b):
         if log not in known:
@@ -204,7 +206,7 @@ async def diff_of(store: Store, thread: str, a: str, b: str) -> Diff:
 
 
 def _path(log: str, known: dict[str, Branch]) -> list[tuple[str, int]]:
-    """From the root on: each log on the way, and the number of the last event that is taken from it."""
+    """Return the logs from the root to this one, each with the number of its last event that belongs to the path."""
     found = [(log, known[log].events)]
     while known[found[-1][0]].parent in known:
         here = known[found[-1][0]]

@@ -17,8 +17,8 @@ from evener.providers.config import FILE, Config, load_config
 def find_harness(name: str, *, start: Path | None = None) -> Harness:
     """Return the harness of this name. A plain name is looked up in the table `[harness]` of the config files.
 
-    A file that came with a project must be trusted for that. Modules are looked for beside the file that names them, else in
-    the trusted project's folder or the working folder, before anywhere else.
+    A file that came with a project must be trusted. Modules are searched first beside the file that names them, or, for a name
+    with a module, in the trusted project's folder or the working folder.
     """
     if not isinstance(name, str):
         raise UsageError(f"`name` takes module:attribute, or a name in {FILE}, as a text; not {type(name).__name__}.")
@@ -29,7 +29,7 @@ def find_harness(name: str, *, start: Path | None = None) -> Harness:
 
 
 def _find_named(name: str, config: Config) -> tuple[str, str]:
-    """Return what the files say of a plain name, and the folder in which it is so."""
+    """Return the reference that the config files have for a plain name, and the folder of that file."""
     found = config.harnesses.get(name)
     if found is None:
         known = f" Known there: {', '.join(sorted(config.harnesses))}." if config.harnesses else ""
@@ -72,7 +72,7 @@ def _harness(module: str, attribute: str, folder: str) -> Harness:
 
 
 def blame(error: Exception) -> str:
-    """Return an error of the user's own module, with the file and line where it happened."""
+    """Describe an error raised by the user's own module, with its file and line."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     last = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")][-1]

@@ -64,9 +64,9 @@ ADDRESSES = ("postgresql://", "postgres://")
 
 
 def store_of(given: Store | str | PathLike[str] | None) -> Store:
-    """Return the store that was given, or meant: a path, "memory", the address of a PostgreSQL database, or none.
+    """Return the store for this value: a Store, a path, "memory", or the address of a PostgreSQL database.
 
-    None stands for the file of the platform's data folder.
+    None stands for the file in the platform's data folder.
     """
     if given == "memory":
         from evener.store.memory import MemoryStore
@@ -84,7 +84,7 @@ def store_of(given: Store | str | PathLike[str] | None) -> Store:
 
 
 def to_the_end(work: Coroutine[object, object, T]) -> T:
-    """Run the work to its end: the one sync door. Inside a running loop it has a loop of its own, in another thread."""
+    """Run async work and wait for it. Inside a running event loop, the work runs in a loop of its own, in another thread."""
     import asyncio
 
     try:
@@ -123,7 +123,7 @@ STORE = ("create", "open", "read", "link", "head", "move_head", "post", "logs", 
 
 
 def models_of(model: object) -> tuple[ModelLike, ...]:
-    """Return the chain of models that was given, the preferred one first."""
+    """Return the models of the chain, the preferred one first."""
     given = tuple(model) if isinstance(model, Sequence) and not isinstance(model, str | bytes) else (model,)
     if not given:
         raise UsageError('A harness needs a model. Name one, for example Harness("local:smollm2"), which needs no key.')
@@ -137,12 +137,12 @@ def models_of(model: object) -> tuple[ModelLike, ...]:
 
 
 def is_askable(one: object) -> TypeGuard[Askable]:
-    """True if the loop can ask it as it is. What has only `name` and `complete` is wrapped first."""
+    """True if the loop can call the model directly. A provider with only `name` and `complete` must be wrapped first."""
     return _has(one, ("ask", "stream", "most_cost", "capped"))
 
 
 def check_settings(settings: object, tools: Collection[str]) -> None:
-    """Refuse settings that are none, and those that name a tool which is not here."""
+    """Refuse a value that is not ModelSettings, and settings that name a tool which the harness does not have."""
     from evener.transcript.ask import ModelSettings
 
     if settings is None:
@@ -173,7 +173,7 @@ def check_harness(
     page_output: object = True,
     router: object = None,
 ) -> None:
-    """Refuse the first of these that is not what it has to be."""
+    """Refuse the first of these arguments that is invalid."""
     from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
     from evener.policy.rules import Policy
@@ -213,7 +213,7 @@ class Heir(Protocol):
 
 
 def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
-    """Refuse a tool whose name is taken, and agents that inherit what cannot be inherited."""
+    """Refuse two tools of one name, two agents of one name, and agents that inherit a tool that does not exist."""
     from evener.encodings.forms import FINAL_RESULT
 
     if FINAL_RESULT in tools:
@@ -225,7 +225,7 @@ def check_names(tools: Collection[str], agents: Mapping[str, Heir]) -> None:
 
 
 def check_thread(id: object, *, branch: object, limits: object) -> None:
-    """Refuse what cannot name or bound a thread."""
+    """Refuse an invalid thread id, branch or limits."""
     for what, value in (("id", id), ("branch", branch)):
         if not isinstance(value, str):
             raise _wrong(what, "the id that a result names (a text), empty for a new thread", value)
@@ -234,7 +234,7 @@ def check_thread(id: object, *, branch: object, limits: object) -> None:
 
 
 def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | str | None) -> tuple[Message, ...]:
-    """Return the messages that a new thread begins with."""
+    """Return the messages with which a new thread begins: of the history or of the resume state."""
     from evener.resume_state import ResumeState
     from evener.transcript.message import Message
 
@@ -251,7 +251,7 @@ def told_first(id: str, history: Iterable[Message], resume_from: ResumeState | s
 
 
 def _each(given: Iterable[T], what: str, expected: str, fits: Callable[[object], bool]) -> tuple[T, ...]:
-    """Return what was given, each of which fits."""
+    """Return the values as a tuple. Raises an error for the first that does not fit."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise _wrong(what, f"{expected}; leave it out for none", given)
     found = tuple(given)
@@ -276,7 +276,7 @@ def _is_tool(one: object) -> bool:
 
 
 def _split_hosted(tools: Iterable[object]) -> tuple[list[Any], tuple[HostedTool, ...]]:
-    """Return the tools that run here, and those that a provider runs."""
+    """Return the tools that run here, and the tools that a provider runs."""
     from evener.transcript.ask import HostedTool
 
     given = list(tools)
@@ -285,7 +285,7 @@ def _split_hosted(tools: Iterable[object]) -> tuple[list[Any], tuple[HostedTool,
 
 
 def _guard(tools: list[Any], hosted: tuple[HostedTool, ...], policy: Policy | None) -> list[Any]:
-    """Return the tools; where labels show that data could leak, those that send data out ask first."""
+    """Return the tools. If their labels show that data could leak, the tools that send data out require approval."""
     labelled = hosted or any("label" in one.metadata for one in tools if hasattr(one, "metadata"))
     if not labelled or (policy is not None and policy.mixing == "allow"):
         return tools
@@ -432,7 +432,7 @@ class Harness(Generic[Deps, Output]):
 
     @property
     def models(self) -> tuple[Askable, ...]:
-        """The chain, the preferred one first."""
+        """The models of the chain, the preferred one first."""
         return self._models
 
     @property
@@ -441,12 +441,12 @@ class Harness(Generic[Deps, Output]):
 
     @property
     def store(self) -> Store:
-        """Where the logs are."""
+        """The store of the logs."""
         return self._store
 
     @property
     def tool_threads(self) -> Threads:
-        """The threads of the process in which sync tools run: how many are busy, how many hang."""
+        """The Python threads in which sync tools run: how many are busy, and how many are abandoned."""
         if self._threads is None:
             from evener.tools.call import Threads
 
@@ -465,11 +465,11 @@ class Harness(Generic[Deps, Output]):
         metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
     ) -> RunResult[Output]:
-        """Say something, in a new conversation or in a `thread`, and run to a stop.
+        """Send a prompt, in a new conversation or in a `thread`, and run until it stops.
 
-        A new one may go on from the `resume_state` of a result. Raises what the model's provider said when no model could
-        answer; any other stop is told by `RunResult.stop`. `settings` hold for this run, also when it is resumed; `metadata`
-        is the caller's own, and comes back with the result.
+        A new conversation may continue from the `resume_state` of a result. Raises the provider's error if no model could
+        answer; for any other stop see `RunResult.stop`. `settings` apply to this run, also when it is resumed. `metadata` is
+        the caller's own, and is returned with the result.
         """
         check_settings(settings, self._toolbox)
         here = self.thread(thread, limits=limits, resume_from=resume_from)
@@ -485,7 +485,7 @@ class Harness(Generic[Deps, Output]):
         metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
     ) -> RunResult[Output]:
-        """Run for callers without an event loop. Works inside a running one, too, which it holds up meanwhile."""
+        """Run without an event loop. Also works inside a running event loop, which it blocks."""
         return to_the_end(
             self.run(prompt, thread=thread, limits=limits, settings=settings, metadata=metadata, resume_from=resume_from)
         )
@@ -500,25 +500,25 @@ class Harness(Generic[Deps, Output]):
         metadata: Mapping[str, object] | None = None,
         resume_from: ResumeState | str | None = None,
     ) -> RunStream[Output]:
-        """Run, and stream typed events. Starts at once; needs a running event loop."""
+        """Start a run at once, and return a stream of its typed events. Needs a running event loop."""
         check_settings(settings, self._toolbox)
         here = self.thread(thread, limits=limits, resume_from=resume_from)
         return here.stream(prompt, settings=settings, metadata=metadata)
 
     async def submit(self, prompt: Prompt, *, thread: str = "") -> Thread[Output]:
-        """Say something, and leave the run to a worker (`evener worker`). Await `result()` of the thread that this gives."""
+        """Submit a prompt for a worker (`evener worker`) to run. Return its thread; await its `result()`."""
         return await self.thread(thread).submit(prompt)
 
     async def resume(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
-        """Go on with a run that stopped at a limit, was cancelled, failed, or whose process died."""
+        """Resume a run that stopped at a limit, was cancelled, failed, or whose process died."""
         return await self.thread(thread, limits=limits).resume()
 
     def resume_sync(self, thread: str, *, limits: Limits | None = None) -> RunResult[Output]:
-        """Resume, for callers without an event loop."""
+        """Resume a run without an event loop."""
         return to_the_end(self.resume(thread, limits=limits))
 
     def with_model(self, *models: ModelLike) -> Harness[Deps, Output]:
-        """Return the same agent on another model, or on another chain of them. Store, tools and everything else are shared."""
+        """Return a copy of the harness with another model, or another chain of models. Store and tools are shared."""
         made = copy(self)
         if models:
             made._set_models(models_of(models))
@@ -526,7 +526,7 @@ class Harness(Generic[Deps, Output]):
         return made
 
     def with_tools(self, *tools: Tool | PlainFunction | HostedTool) -> Harness[Deps, Output]:
-        """Return the same agent with further tools. Threads that it goes on with have them from their next run on."""
+        """Return a copy of the harness with additional tools. Threads that it continues have them from their next run on."""
         from evener.tools.tool import Toolbox
 
         made = copy(self)
@@ -540,14 +540,14 @@ class Harness(Generic[Deps, Output]):
         return made
 
     def with_settings(self, settings: ModelSettings) -> Harness[Deps, Output]:
-        """Return the same agent, asked with these settings over those it has."""
+        """Return a copy of the harness in which these settings override its own, field by field."""
         check_settings(settings, self._toolbox)
         made = copy(self)
         made._settings = settings.over(self._settings)
         return made
 
     def _set_models(self, given: Sequence[ModelLike]) -> None:
-        """Open the models of the chain, and let the router choose among them, if there is one."""
+        """Open the models of the chain. If there is a router, it chooses among them."""
         self._models = tuple(self._open_one(one) for one in given)
         self._choose: Callable[[RunState, str], str] | None = None
         if self._router is not None:
@@ -578,14 +578,14 @@ class Harness(Generic[Deps, Output]):
         return open_offline(one) if isinstance(one, str) else self._open_one(one)
 
     async def decide(self, thread: str, decisions: Mapping[str, Decision]) -> None:
-        """Decide what waits in a thread, from any process, by the key of each approval; then `resume` it.
+        """Decide the approvals of a thread by the key of each, from any process; then `resume` it.
 
-        ApprovalStale when it was decided before, has expired, or is about something that has changed.
+        Raises ApprovalStale if one was decided before, has expired, or is about a tool or call that has changed.
         """
         await self.thread(thread).decide(decisions)
 
     def decide_sync(self, thread: str, decisions: Mapping[str, Decision]) -> None:
-        """The same for callers without an event loop."""
+        """Decide without an event loop; see `decide`."""
         to_the_end(self.decide(thread, decisions))
 
     def thread(
@@ -707,7 +707,7 @@ class Harness(Generic[Deps, Output]):
         return bearings_of(self._state)
 
     def _check_hosted(self) -> None:
-        """Refuse a tool that a model of the chain should run and does not have."""
+        """Refuse a provider-run tool that a model of the chain does not have."""
         if not self._hosted:
             return
         from evener.encodings.hosted_tools import check_hosted, read_options
@@ -720,7 +720,7 @@ class Harness(Generic[Deps, Output]):
                     check_hosted(tool, model.origin.wire, model.endpoint.facts.quirks, model=model.name)
 
     def _keeper(self, store: Store, settings: ModelSettings | None, offered: ToolOffer | None) -> ContextKeeper | None:
-        """Return what keeps a thread's requests within the windows of the models; None where they are sent as they are."""
+        """Return the object that keeps a thread's requests within the models' windows; None if requests are never shortened."""
         if self._context is None:
             return None
         from evener.driver.room import ContextKeeper
@@ -731,7 +731,7 @@ class Harness(Generic[Deps, Output]):
         )  # fmt: skip
 
     def _add_scratchpad(self, given: bool | Scratchpad) -> None:
-        """Give the model a tool for working notes, which begin as `given`."""
+        """Add the tool for working notes. The notes begin as `given`."""
         from evener.context.scratchpad import Scratchpad
         from evener.harness.scratchpad import LogNotebook
         from evener.tools.scratchpad import scratchpad_tool
@@ -747,10 +747,10 @@ class Harness(Generic[Deps, Output]):
     async def call(
         self, call: ToolCall, *, approve: bool = False, report: Callable[[Progress], None] | None = None
     ) -> Envelope:
-        """Run one tool for another program, outside of any run: nothing is logged. The policy holds, also for runs inside it.
+        """Run one tool for another program, outside of any run. Nothing is logged.
 
-        What it would ask about is refused, unless the caller says with `approve` that the user has agreed. A run inside the
-        call that waits for approval ends it. `report` is told how far the call is, from any thread.
+        The policy applies, also to runs inside the tool. A call that needs approval is refused, unless `approve` says that the
+        user has agreed; if an inner run waits for approval, the call ends. `report` gets the progress, from any thread.
         """
         from evener.call_context import current_policy
         from evener.tools.call import run_call
@@ -782,7 +782,7 @@ class Harness(Generic[Deps, Output]):
     # Agents of this one.
 
     def _check_rules(self) -> None:
-        """Hold our rules against every tool that is known now, and an agent's rules against what it inherits from us."""
+        """Check the rules of the policy against all known tools, also those of the agents."""
         heirs = (self._heir(agent) for agent in self._agents.values() if agent.inherits)
         for one in (self, *heirs):
             if one._policy is not None:
@@ -791,7 +791,9 @@ class Harness(Generic[Deps, Output]):
                 check_arguments(one._policy, one._list_tools())
 
     def _list_tools(self) -> list[tuple[str, Effect, str]]:
-        """Name, effect and schema of our tools and of those of all agents below: our rules are about them, too."""
+        """Return name, effect and schema of the tools of this harness and of all agents below it: the rules apply to all of
+        these.
+        """
         own = [(tool.name, tool.effect, tool.schema) for tool in self._toolbox.values()]
         return own + [one for agent in self._agents.values() for one in agent.harness._list_tools()]
 
@@ -813,7 +815,7 @@ class Harness(Generic[Deps, Output]):
         return subagent_tool(agent.name, agent.description, open_thread=open_thread, tell=self._tell_hooks)
 
     def _tell_hooks(self, event: HookEvent, agent: str, result: RunResult | None) -> tuple[HookAnswer, ...]:
-        """Tell the hooks through the run around the call: it has the warnings, and a fatal hook ends it."""
+        """Call the hooks through the run around the call, so that it gets their warnings, and a fatal hook ends it."""
         from evener.call_context import current_site
         from evener.hooks import Moment
 
@@ -825,9 +827,7 @@ class Harness(Generic[Deps, Output]):
         return () if self._hooks is None else self._hooks.call(about, _unheard)
 
     def _heir(self, agent: Subagent) -> Harness:
-        """Return the agent's harness with the tools that it inherits. Our policy holds for it, too: the run around it sees to
-        that.
-        """
+        """Return the agent's harness with the tools that it inherits. The outer run applies this harness's policy to it."""
         names = [name for name in agent.inherits if name not in agent.harness._toolbox]
         if not names and agent.settings is None:
             return agent.harness
@@ -838,7 +838,7 @@ class Harness(Generic[Deps, Output]):
         return made
 
     def _court(self, name: str) -> Bench:
-        """Return what decides about calls of this harness, or of the agent inside it that a log names as its owner."""
+        """Return the tools and the judge for calls of this harness, or of the agent inside it that a log names as its owner."""
         from evener.harness.approvals import Bench, allow_all, judge_of
 
         found: Harness = self
@@ -848,14 +848,14 @@ class Harness(Generic[Deps, Output]):
         return Bench(found._toolbox, judge_of(found._toolbox, caller, found._policy) or allow_all)
 
     def _around(self, name: str) -> Harness:
-        """Return the harness of this name with the tools of runs inside the calls of its own tools."""
+        """Return the harness of this name, with the additional tools of runs inside its tools' calls."""
         made = copy(self._inside(name) or self)
         inner = {one.name: one for tool in made._toolbox.values() for one in tool.inner if one.name not in made._toolbox}
         made._toolbox = made._toolbox.add(*inner.values()) if inner else made._toolbox
         return made
 
     def _bound(self, agent: Subagent) -> Harness:
-        """Return the agent's harness as it runs inside ours: by both policies."""
+        """Return the agent's harness under both policies: its own and this one's."""
         made = copy(self._heir(agent))
         if self._policy is not None:
             from evener.policy.rules import OPEN
@@ -864,7 +864,7 @@ class Harness(Generic[Deps, Output]):
         return made
 
     def _inside(self, path: str) -> Harness | None:
-        """Return the agent of this path, as in `shop/buyer/payer`. Harnesses may have been named otherwise then."""
+        """Return the agent with this path, as in `shop/buyer/payer`; None if there is none, because names may have changed."""
         found: Harness | None = self
         for name in path.removeprefix(self._name).split("/")[1:]:
             agent = found._agents.get(name) if found else None
@@ -872,7 +872,7 @@ class Harness(Generic[Deps, Output]):
         return None if found is self else found
 
     def _name_agents(self, name: str) -> Harness | None:
-        """Logs of old name no path: then it is the first agent of that name, however deep."""
+        """Return the first agent of this name at any depth. Needed for old logs, which have no paths."""
         for agent in self._agents.values():
             if agent.name == name:
                 return self._bound(agent)
@@ -882,7 +882,7 @@ class Harness(Generic[Deps, Output]):
         return None
 
     async def aclose(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         await self._store.aclose()
 
 
@@ -908,7 +908,7 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _share_rates(store: Store) -> None:
-    """Have the rates of keys counted for all machines that use the store, if it is one for several, until it is closed."""
+    """Count the rates of keys in the store, if several machines share it, until the store is closed."""
     from evener.store.cluster import Clustered
 
     if isinstance(store, Clustered):
@@ -918,7 +918,7 @@ def _share_rates(store: Store) -> None:
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
-    """Return the agents by their names, of which no two are the same."""
+    """Return the agents by name. Raises an error if two have the same name."""
     found: dict[str, Subagent] = {}
     for agent in agents:
         if agent.name in found:
@@ -928,7 +928,7 @@ def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
 
 
 def _unheard(text: str) -> None:
-    """Warn of what a hook about an agent got wrong outside of a run, where no result can say it."""
+    """Warn about an error of an agent's hook outside of a run: no result could report it."""
     warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 

@@ -39,12 +39,12 @@ class System:
         self._before: Blocks | None = None  # the stable parts, as they were the last time
 
     def begun(self, *, thread: str, run: str) -> Blocks:
-        """Return what a run begins with."""
+        """Return the system prompt of a new run."""
         stable, rest = self._render(thread, run)
         return stable + rest()
 
     def resumed(self, known: Blocks, *, thread: str, run: str) -> Blocks:
-        """Return what a run goes on with that had these: the same, unless the stable parts are others now."""
+        """Return the system prompt of a resumed run: `known`, unless the stable parts have changed."""
         stable, rest = self._render(thread, run)
         count = len(stable)
         changes = self._function is not None or isinstance(self._whole, SystemPrompt)
@@ -53,7 +53,7 @@ class System:
         return stable + rest()
 
     def _render(self, thread: str, run: str) -> tuple[Blocks, Rest]:
-        """Return the stable blocks, and what makes the others."""
+        """Return the stable blocks, and a function that renders the other blocks."""
         whole = self._whole
         if self._function is None and not isinstance(whole, SystemPrompt):
             return whole, tuple
@@ -66,7 +66,10 @@ class System:
         return stable, lambda: whole[len(stable) :]
 
     def _stable(self, prompt: SystemPrompt, context: PromptContext) -> Blocks:
-        """Return the stable parts, once they were found to be stable. A function may give another prompt each time."""
+        """Return the stable parts.
+
+        Raises an error if they differ from the last rendering; a function may return another prompt each time.
+        """
         before = self._before if self._function is None else None
         if before is None:
             check_stable(prompt, context)
@@ -128,7 +131,7 @@ class Opener:
         self._history = tuple(history)
 
     def prompted(self, state: RunState, said: Said) -> Beginning:
-        """Return the events of a prompt: the user speaks."""
+        """Return the events with which a new run begins: configuration, history, prompt."""
         told = (ev.Imported(at=time(), messages=self._history),) if self._history and not len(state.transcript) else ()
         run = new_id()
         system = self._system.begun(thread=state.thread, run=run)
@@ -138,13 +141,13 @@ class Opener:
         return (*self._configure(state, system), *told, begun)
 
     def resumed(self, state: RunState) -> Beginning:
-        """Return the events with which a run goes on that had stopped, or whose process died."""
+        """Return the events with which a stopped or interrupted run is resumed."""
         if not state.run:
             raise UsageError(f"Thread {state.thread} has no run to resume. Give it a prompt instead.")
         if state.refused and state.finished is not None:
             raise UsageError(f"A hook refused the last prompt of thread {state.thread}. Send another prompt to continue.")
         if not self.is_resumable(state):
-            raise UsageError(f"The last run of thread {state.thread} came to its end. Send a prompt to continue.")
+            raise UsageError(f"The last run of thread {state.thread} is finished. Send a prompt to continue.")
         known = state.config.system if state.config else ()
         configured = self._configure(state, self._system.resumed(known, thread=state.thread, run=state.run))
         if state.finished is not None:
@@ -156,19 +159,19 @@ class Opener:
         return (*configured, *taken_over, *again)
 
     def is_resumable(self, state: RunState) -> bool:
-        """True if the last run has something left to do. One whose prompt a hook refused has not, but to be ended."""
+        """True if the last run is not finished, or stopped for a resumable reason. A refused prompt is not run again."""
         return state.finished is None or not (state.refused or state.finished.cause in NOT_RESUMABLE)
 
     def looked_at(self, state: RunState) -> Beginning:
-        """Return the events that show the log as the next run would find it; nothing is run."""
+        """Return the events that make the state as the next run would find it. Used for a preview: nothing is run."""
         return self._configure(state, self._system.begun(thread=state.thread, run=""))
 
     def without_history(self) -> "Opener":
-        """For a fork, which has its parent's past."""
+        """Return this opener without the history, for a fork: a fork has its parent's messages."""
         return Opener(self._config, self._system)
 
     def for_model(self, name: str) -> "Opener":
-        """Return this opener on another model."""
+        """Return this opener with another model."""
         return Opener(msgspec.structs.replace(self._config, model=name), self._system, self._history)
 
     def _configure(self, state: RunState, system: tuple[TextBlock, ...]) -> Beginning:
@@ -180,9 +183,9 @@ class Opener:
 
 
 def moved_tools(state: RunState, beginning: Beginning) -> str:
-    """Say which tools are declared otherwise than in the last request of this thread; empty when none is.
+    """Return a warning that names the tools whose declarations changed since the last request; empty if none changed.
 
-    Tools that come or go are the caller's wish; another text or order of the same ones is often an accident (an id, a time).
+    Added or removed tools are intended. A changed text or order is often an accident, such as an id or a time in a description.
     """
     known = state.config
     now = next((event for event in beginning if isinstance(event, ev.Configured)), None)
@@ -203,14 +206,14 @@ def moved_tools(state: RunState, beginning: Beginning) -> str:
 
 
 async def drop_cancels(log: Log) -> None:
-    """Drop a cancel that came too late for its run: it is not about the next one."""
+    """Settle cancel notes that arrived after their run ended, so that they do not cancel the next run."""
     for note in await log.notes():
         if note.kind == "cancel":
             await log.settle(note.number)
 
 
 def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
-    """Return what the run begins with, after the hooks for the prompt had their say."""
+    """Return the first events of the run, with the prompt as the hooks have changed or refused it."""
     prompted = beginning[-1] if beginning else None
     if not isinstance(prompted, ev.Prompted):
         return beginning
@@ -221,14 +224,16 @@ def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
 
 
 def run_of(beginning: Beginning, state: RunState) -> str:
-    """Return the run that these events begin or go on with."""
+    """Return the id of the run that these events begin or resume."""
     return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
 
 
 def said_of(prompt: Prompt, settings: object = None, metadata: object = None) -> Said:
-    """What begins a run. UsageError for what cannot begin one."""
+    """Return the checked prompt, settings and metadata of a new run. Raises UsageError for invalid ones."""
     message = message_of(prompt)
-    if message.role != "user" or is_blank(message):
+    if message.role != "user":
+        raise UsageError(f"The prompt is a message of the role {message.role!r}. Give a text, or a user's message.")
+    if is_blank(message):
         raise UsageError("The prompt is empty: there is nothing to ask. Give a text, or blocks of a user's message.")
     if settings is not None and not isinstance(settings, ModelSettings):
         raise UsageError(f"`settings` takes ModelSettings(...), or None; not {type(settings).__name__}.")

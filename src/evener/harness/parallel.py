@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there is an answer."""
+        """True if there is an answer."""
         return not self.error
 
 
@@ -154,7 +154,7 @@ def _check(prompts: Sequence[Prompt], concurrency: int, retries: int) -> None:
 
 
 def _of_entry(retries: int) -> Limits:
-    """Return limits for one answer with its tries and corrections. A call of a tool that does not exist is answered once."""
+    """Return limits for one answer, with its retries and corrections. A call of an unknown tool is answered once."""
     return Limits(requests=(1 + retries) ** 2 + 1, tool_calls=1, retries=retries, corrections=retries, warn_at=1.0)
 
 
@@ -171,11 +171,11 @@ class _Work:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the limits of all could not hold exactly."""
+        """Warnings about limits of the fan-out that could not be enforced exactly."""
         return self._budget.warnings if self._outer is None else ()
 
     async def entry(self, prompt: Prompt) -> Entry:
-        """Return what this prompt comes to. Whatever goes wrong is in the entry."""
+        """Return the entry of this prompt. All errors are stored in the entry."""
         if self._ends is not None and self._clock() >= self._ends:
             return Entry(prompt=prompt, error=self._late("begun"))
         tally = InnerUsage(self._outer.tally if self._outer else None)
@@ -230,7 +230,7 @@ def _tell(progress: Progressed | None, entries: dict[int, Entry], of: int) -> No
 
 
 def _of_all(limits: Limits | None) -> Limits:
-    """The limits of all entries. What a single run may by default is no limit of a fan-out."""
+    """Return the limits of the whole fan-out. The default limits of a single run do not apply to it."""
     if limits is None:
         return UNBOUNDED
     if not isinstance(limits, Limits):

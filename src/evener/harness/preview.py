@@ -73,12 +73,12 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The body as text, to be read."""
+        """The body as text."""
         return self.body.decode()
 
 
 def open_offline(name: str, *, effort: Effort | None = None) -> Model:
-    """Return the model of this name, without a key. What an address needs of an account, and is not set, has a placeholder."""
+    """Open the model of this name without a key. Missing parts of an account's address are replaced by placeholders."""
     environ = dict(os.environ)
     while True:
         try:
@@ -92,7 +92,7 @@ def open_offline(name: str, *, effort: Effort | None = None) -> Model:
 async def compile_request(
     state: RunState, prompt: Said | None, *, models: Sequence[Askable], agent: Agent, opener: Opener, media: Media
 ) -> Compiled:
-    """Return the request that comes next after this state: for the prompt, or to go on with what is there."""
+    """Return the request that would be sent next in this state: for the prompt, or to resume the thread."""
     notes: list[str] = []
     names = tuple(model.name for model in models)
     choose = agent.setup.choose if names == agent.setup.models else None  # no router chooses where the caller names the model
@@ -117,7 +117,7 @@ async def compile_request(
 
 
 def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
-    """Return the ask with what is left to the provider's memory."""
+    """Return the ask without the messages that the provider stores."""
     if rest is None:
         return ask
     if rest.state.id:
@@ -154,12 +154,12 @@ def _begin(state: RunState, prompt: Said | None, opener: Opener, notes: list[str
         return fold(opener.resumed(state), state)
     if not len(state.transcript):
         raise UsageError("There is nothing to send yet: the thread is empty. Give a prompt.")
-    notes.append("The last run came to its end: nothing is sent until there is a prompt. This is the conversation so far.")
+    notes.append("The last run is finished: nothing is sent until there is a prompt. This is the conversation so far.")
     return fold(opener.looked_at(state), state)
 
 
 def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunState, int, Notices]:
-    """Return the state in which the model is asked, which model that is, and what it is told beside."""
+    """Return the state before the next request, the place of its model in the chain, and the notices for the model."""
     for _ in range(MOST_STEPS):
         steps = plan(state, setup, time())
         match steps:
@@ -176,7 +176,7 @@ def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunSta
 
 
 def _settle_known(steps: Sequence[Step]) -> list[ev.Event] | None:
-    """Return the results of calls that are not run; None when one of them is."""
+    """Return the results of calls that end without being run; None if a call would be run."""
     found: list[ev.Event] = []
     for step in steps:
         match step:
@@ -190,7 +190,7 @@ def _settle_known(steps: Sequence[Step]) -> list[ev.Event] | None:
 
 
 def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
-    """Return what would come before the request, and is not in it."""
+    """Return notes about steps before the request whose results the preview does not contain."""
     runs = [step.call.name for step in steps if isinstance(step, RunTool)]
     if runs:
         return [f"Calls would be run first: {', '.join(runs)}. This preview does not contain their results."]
@@ -211,7 +211,7 @@ def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
 
 
 def _affordable(model: Model, ask: Ask, setup: Setup, state: RunState, notes: list[str]) -> Ask:
-    """Return the settings of a request; a run that has little money left asks for a shorter answer."""
+    """Return the ask. If the run has little money left, its answer is limited to what can be paid."""
     limit = setup.limits.cost
     if limit is None:
         return ask

@@ -25,7 +25,7 @@ PAUSES = (0.02, 0.5)
 
 
 def tables_of(store: Store) -> "PostgresCluster":
-    """Return what the store keeps for workers. UsageError for a store that keeps nothing for them."""
+    """Return the store's tables for workers. Raises UsageError for a store without them."""
     if isinstance(store, Clustered):
         return store.cluster
     raise UsageError(
@@ -34,7 +34,7 @@ def tables_of(store: Store) -> "PostgresCluster":
 
 
 async def follow(store: Store, log: str, *, after: int = 0) -> AsyncIterator[ev.Event]:
-    """Yield the events of a log as they come, until its run rests: it ended, or it waits for a decision that is not there."""
+    """Yield the events of a log as they are written, until its run ends or waits for a decision."""
     state, seq, pause = RunState(), 0, PAUSES[0]
     while True:
         events = await store.read(log, after=seq)
@@ -49,7 +49,7 @@ async def follow(store: Store, log: str, *, after: int = 0) -> AsyncIterator[ev.
 
 
 async def _rests(store: Store, log: str, state: RunState) -> bool:
-    """True if nothing more will happen by itself."""
+    """True if the run ended, or waits for a decision that was not made yet."""
     if state.finished is not None and state.finished.cause != "approval":
         return True
     if state.finished is None and state.phase != "waiting":
@@ -58,7 +58,7 @@ async def _rests(store: Store, log: str, state: RunState) -> bool:
 
 
 async def is_decided(store: Store, log: str, state: RunState) -> bool:
-    """True if a decision that the run waits for has been said, or its time is over."""
+    """True if a decision that the run waits for was posted, or its deadline has passed."""
     for one in list_questions(log, state):
         if 0 < one.expires <= time() or await is_said(store, one):
             return True
@@ -66,7 +66,7 @@ async def is_decided(store: Store, log: str, state: RunState) -> bool:
 
 
 async def is_said(store: Store, one: Approval) -> bool:
-    """True if a decision about the question has been said."""
+    """True if a decision about this question was posted."""
     if not isinstance(store, NoteKeeper):
         return False
     try:
@@ -76,5 +76,5 @@ async def is_said(store: Store, one: Approval) -> bool:
 
 
 def list_questions(log: str, state: RunState) -> tuple[Approval, ...]:
-    """Return what the run waits for; the questions of agents inside its calls, too."""
+    """Return the approvals that the run waits for, also those of agents inside its calls."""
     return result_of(state, (), log=log).approvals

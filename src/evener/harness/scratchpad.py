@@ -29,20 +29,20 @@ class Pad:
         self._seen = 0  # how many events of the run under way are folded
 
     def copy(self) -> "Pad":
-        """For a fork, which begins with the notes as they are."""
+        """Return a pad with the same notes, for a fork."""
         with self._lock:
             made = Pad(self._first)
             made._now, made._open, made._seen = self._now, set(self._open), 0
             return made
 
     def opened(self, events: Sequence[ev.Event]) -> None:
-        """Take the events of the log since the last run, as a new one begins."""
+        """Add the events that were written since the last run."""
         with self._lock:
             self._fold(events)
             self._seen = 0
 
     def after(self, events: Sequence[ev.Event]) -> Scratchpad:
-        """Return the pad after these events of the run under way: all of them so far, each time."""
+        """Return the pad after `events`, which are all events of the present run so far."""
         with self._lock:
             new = events[self._seen :]
             self._seen += len(new)
@@ -50,13 +50,13 @@ class Pad:
             return self._now
 
     def forget(self) -> None:
-        """Forget the pad: the log will be read anew."""
+        """Discard the notes, because the log will be read again."""
         with self._lock:
             self._now, self._seen = self._first, 0
             self._open.clear()
 
     def _fold(self, events: Iterable[ev.Event]) -> None:
-        """Fold results of our own tool; what other tools write into their metadata is their own."""
+        """Apply the changes in the results of the scratchpad tool. Metadata of other tools is ignored."""
         for event in events:
             match event:
                 case ev.CallStarted(call=call, tool=tool):
@@ -80,5 +80,5 @@ class LogNotebook:
         return current_pad.get()()
 
     def write(self, change: Change, context: ToolContext[object]) -> None:
-        """Do nothing: the change is in the result, and the result gets into the log."""
+        """Do nothing: the change is in the result of the call, and so in the log."""
         del change, context

@@ -20,10 +20,10 @@ def run(
     system: str | None = None,
     iterations: int = ITERATIONS,
 ) -> str:
-    """Ask, run what the model calls, go on until it answers. Nothing is kept.
+    """Ask the model, run the calls that it makes, and repeat until it answers. Nothing is stored.
 
-    A schema is `{"name", "description", "input_schema"}`; `parameters` is taken for the last, too. The function of that name
-    gets the arguments by name. A model that has not answered after so many requests is a LimitReached.
+    A schema is `{"name", "description", "input_schema"}`; `parameters` is also accepted instead of `input_schema`. The function
+    of that name gets the arguments by name. Raises LimitReached if there is no answer after `iterations` requests.
     """
     made = [_tool(schema, tools or {}) for schema in tool_schemas]
     limits = Limits(requests=iterations, tool_calls=None)

@@ -44,11 +44,11 @@ class Joined:
         self._texts = [first.text]
 
     def takes(self, piece: Piece) -> bool:
-        """True if the piece goes on where the others end."""
+        """True if the piece continues the pieces that are merged here."""
         return belongs(self._last, piece)
 
     def add(self, piece: Piece) -> int:
-        """Add it at the end. Returns the bytes that this takes: those of a text are known when it is joined."""
+        """Merge a piece. Return the bytes that it adds to the memory in use; those of a text are counted when it is read."""
         self._last = piece
         self._texts.append(piece.text)
         if len(self._texts) < RUN:
@@ -61,7 +61,7 @@ class Joined:
         return size
 
     def event(self) -> Piece:
-        """Return one event with the text of all. Its number is that of the last."""
+        """Return one event with the merged text. Its sequence number is that of the last piece."""
         return replace(self._last, text="".join([*self._joined, *self._texts]))
 
 
@@ -78,7 +78,7 @@ class Gaps:
         return len(self._gaps)
 
     def add(self, piece: Piece) -> None:
-        """Count a piece."""
+        """Count a piece that was left out."""
         gap = self._gaps.get(piece.place)
         pieces, characters = (gap.pieces, gap.characters) if gap else (0, 0)
         self._gaps[piece.place] = st.Omitted(
@@ -86,7 +86,7 @@ class Gaps:
         )
 
     def take(self) -> st.Omitted:
-        """Return one of them, and keep the others."""
+        """Return and remove one of the `Omitted` events."""
         return self._gaps.pop(next(iter(self._gaps)))
 
 
@@ -103,7 +103,7 @@ class Unread:
         return bool(self._events)
 
     def add(self, event: st.StreamEvent) -> None:
-        """Keep an event for the reader."""
+        """Add an event to the queue of the reader."""
         if is_piece(event):
             self._add_piece(event)
         elif len(self._events) >= FEW and is_state(event) and replaces(self._events[-1], event):
@@ -112,7 +112,7 @@ class Unread:
             self._events.append(event)
 
     def take(self) -> st.StreamEvent:
-        """Return the oldest event. There must be one."""
+        """Remove and return the oldest event. The queue must not be empty."""
         event = self._events.popleft()
         if type(event) is Joined:
             self._size -= event.size
@@ -142,7 +142,7 @@ class Unread:
         self._size += size
 
     def _omit(self, piece: Piece) -> None:
-        """Leave a piece out, and say so once for each run of the tree."""
+        """Count a piece that is left out. Each run of the tree gets one `Omitted` event."""
         last = self._events[-1]
         if type(last) is not Gaps:
             last = Gaps()
@@ -161,18 +161,18 @@ def is_piece(event: st.StreamEvent | Joined | Gaps) -> TypeGuard[Piece]:
 
 
 def is_state(event: st.StreamEvent | Joined | Gaps) -> TypeGuard[State]:
-    """True if it says how far something is."""
+    """True if the event reports progress, so that only the newest matters."""
     return type(event) in STATES
 
 
 def belongs(before: Piece, piece: Piece) -> bool:
-    """True if two pieces are of the same text."""
+    """True if two pieces are consecutive parts of the same text."""
     same = type(before) is type(piece) and before.place == piece.place
     return same and getattr(before, "call", "") == getattr(piece, "call", "")
 
 
 def replaces(before: st.StreamEvent | Joined | Gaps, state: State) -> bool:
-    """True if the event before it need not be seen once this one is there."""
+    """True if the event before is obsolete once this one arrives."""
     same = is_state(before) and type(before) is type(state) and before.place == state.place
     return same and getattr(before, "call", "") == getattr(state, "call", "")
 
@@ -191,13 +191,13 @@ class Subscription:
         self._more = asyncio.Event()
 
     def add(self, event: st.StreamEvent) -> None:
-        """Keep an event for the reader, unless it left such events out."""
+        """Add an event to the queue, unless this subscription leaves out such events."""
         if self._children or not event.place.parent_run:
             self._unread.add(event)
             self._more.set()
 
     def wake(self) -> None:
-        """Let the reader look again: the run is over."""
+        """Wake the reader, because the run is over."""
         self._more.set()
 
     async def __aiter__(self) -> AsyncIterator[st.StreamEvent]:
@@ -250,9 +250,9 @@ class RunStream(Generic[Output]):
             other.wake()
 
     def subscribe(self, *, children: bool = True) -> Subscription:
-        """Return another reader, with a queue of its own, of what happens from now on.
+        """Return another reader, with a queue of its own, of all events from now on.
 
-        Without `children` it leaves out the events of runs inside the calls of this one.
+        Without `children` it leaves out the events of runs inside calls.
         """
         made = Subscription(lambda: self._task, children=children)
         self._others.append(made)
@@ -262,22 +262,25 @@ class RunStream(Generic[Output]):
         return aiter(self._own)
 
     async def result(self) -> RunResult[Output]:
-        """Return what the run came to. Raises what `run` would raise."""
+        """Wait for the result of the run. Raises what `run` would raise."""
         return await asyncio.shield(self._task)
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
-        """Say something to the model while it is busy: with its next request, or `now`, giving up the present one."""
+        """Send a message to the busy run.
+
+        The model gets it with the next request; with `now`, the present request is aborted.
+        """
         said = steering(prompt, now=now)
         await self._begun.wait()  # there is a log to say it to
         await self._say("steer", said)
 
     async def cancel(self, why: str = "") -> None:
-        """Ask the run to stop; it ends with a result whose `stop` is `cancelled`."""
+        """Ask the run to stop. It then ends with a result whose `stop` is `cancelled`."""
         await self._begun.wait()
         await self._say("cancel", {"why": why})
 
     async def aclose(self) -> None:
-        """Cancel the run, if it still goes on, and wait until it has let go of everything."""
+        """Cancel the run if it is still running, and wait until it has released everything."""
         self._task.cancel()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
@@ -293,7 +296,7 @@ class RunStream(Generic[Output]):
 
 
 def steering(prompt: Prompt, *, now: bool) -> dict[str, object]:
-    """Return what is said to a run under way, as a note holds it: a text, or the blocks of a user's message."""
+    """Return the body of a note that steers a run: a text, or the blocks of a user's message."""
     message = message_of(prompt)
     if message.role != "user" or is_blank(message):
         raise UsageError("There is nothing to steer the run with. Give a text, or a list of texts, images and documents.")

@@ -34,7 +34,7 @@ Tell = Callable[[HookEvent, str, RunResult | None], tuple[HookAnswer, ...]]
 
 
 def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell) -> Tool:
-    """Return a tool that hands a task to an agent and gives its final answer back."""
+    """Return the tool that gives a task to an agent and returns its final answer."""
 
     async def ask_agent(
         task: Annotated[str, "all that the agent needs to know: it sees nothing else"], context: ToolContext[object]

@@ -70,7 +70,11 @@ FURTHER = 8
 async def since_last(
     store: Store, log: str, is_wanted: Callable[[ev.Event], bool], *, at_least: int = 0
 ) -> tuple[int, list[ev.Event]]:
-    """Return the events of the log from the last one that is wanted on, or more, and the number before them. All if none is."""
+    """Return the end of the log that contains the last event for which `is_wanted` is true, and the number before its first
+    event.
+
+    It may begin before that event. If there is no such event, the whole log is returned.
+    """
     end = (await store.link(log)).seq
     many = at_least + PAGE
     while True:
@@ -85,7 +89,7 @@ HALTED = ("started", "paused", "interrupted")
 
 
 async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: Store, log: str) -> tuple[ev.Event, ...]:
-    """Return what a run begins with. If it is taken over, with what the runs inside its interrupted calls have used."""
+    """Return the first events of the run. If it is taken over, they include the usage of runs inside its interrupted calls."""
     if not any(isinstance(event, ev.Resumed) for event in beginning):
         return beginning
     nested = await _sum_inside(state, store, log, DEEPEST)
@@ -93,7 +97,7 @@ async def with_use(beginning: tuple[ev.Event, ...], state: RunState, *, store: S
 
 
 def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
-    """True if a run has started calls that change something, itself or by runs inside its calls."""
+    """True if the run, or a run inside its calls, has started a call that changes something."""
     for event in events:
         match event:
             case ev.CallStarted(tool=tool) if setup.is_write(tool):
@@ -104,7 +108,7 @@ def has_acted(events: Iterable[ev.Event], setup: Setup) -> bool:
 
 
 async def _sum_inside(state: RunState, store: Store, log: str, levels: int) -> tuple[tuple[str, ev.Nested], ...]:
-    """Call and use, for each call under way in which there are runs."""
+    """Return the usage of inner runs for each open call that has any, by call id."""
     found = []
     for pending in state.calls:
         spent = await _sum_used(state, pending.call, store, log, levels) if pending.status in HALTED and pending.key else None
@@ -116,7 +120,7 @@ async def _sum_inside(state: RunState, store: Store, log: str, levels: int) -> t
 
 
 async def _sum_used(state: RunState, call: ToolCall, store: Store, log: str, levels: int) -> Spent | None:
-    """Return what the run of this call has used; on a fork that has not come so far, what it had used where the fork began."""
+    """Return the usage of this call's inner run. In a fork that has no inner run yet, return the usage at the fork."""
     for name in children_of(state, call, log):
         try:
             child = await store.head(name) if name else ""
@@ -140,10 +144,10 @@ Beginning = tuple[ev.Event, ...]
 
 
 def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginning:
-    """Return what a run begins with. If an earlier holder may be alive, or the log is a copy, the event of the takeover says
-    so.
+    """Return the first events of the run. The takeover event records an earlier holder that may be alive, or that the log is a
+    copy.
 
-    A copy is told in any case: also what was allowed and not done yet may be done by the log that it was copied from.
+    A copy always gets a takeover event: the original may also run calls that were allowed but had not started.
     """
     if not rival or any(isinstance(event, ev.Prompted) for event in beginning):
         return beginning
@@ -153,7 +157,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
 
 
 async def with_results(beginning: Beginning, state: RunState, *, store: Store, log: str, setup: Setup) -> Beginning:
-    """Return what a run begins with, and the results that other branches have by now of writes which they started."""
+    """Return the first events of the run, with the results that other branches have for `write` calls that they started."""
     found: list[ev.CallFinished] = []
     for one in state.calls:
         if _is_theirs(one) and setup.may_write(one.call.name):
@@ -166,7 +170,7 @@ async def with_results(beginning: Beginning, state: RunState, *, store: Store, l
 
 
 def _take_over(beginning: Beginning, state: RunState) -> Beginning:
-    """With the event of a takeover, which stands before anything that goes on."""
+    """Return the events with a takeover event, placed before all events except the configuration."""
     if any(isinstance(event, ev.Resumed) for event in beginning):
         return beginning
     place = next((n for n, event in enumerate(beginning) if not isinstance(event, ev.Configured)), len(beginning))
@@ -174,15 +178,15 @@ def _take_over(beginning: Beginning, state: RunState) -> Beginning:
 
 
 def _is_theirs(pending: Pending) -> bool:
-    """True if another branch started the call and this one does not know its end. One that lost a part is another call."""
+    """True if another branch started the call and its result is unknown here. A redacted call counts as a different call."""
     started_there = pending.abroad and bool(pending.source) and not pending.here
     return started_there and pending.status != "finished" and not pending.call.redacted
 
 
 async def _result(pending: Pending, store: Store, log: str) -> ev.CallFinished | None:
-    """Return what became of the call on the branch that started it. What runs inside it used is counted there.
+    """Return the result of the call on the branch that started it; None if there is none. Usage of inner runs is counted there.
 
-    The start lies before the fork, so it has the same number on both branches.
+    The start is before the fork, so it has the same number on both branches.
     """
     after, _ = await since_last(store, log, lambda event: _is_start(event, pending))
     mine = False
@@ -217,13 +221,13 @@ def _find_finished(event: ev.Event, pending: Pending) -> ev.CallFinished | None:
 
 
 def _outer_policy(site: Site | None) -> Policy | None:
-    """Return the policy that binds a run which begins here, beside its own."""
+    """Return the policy of the run or call around a run that begins here; None if there is none."""
     around, called = site.policy if site is not None else None, current_policy.get()
     return around.under(called) if around is not None and called is not None else around or called
 
 
 def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) -> None:
-    """Tell the hooks that the driver has nothing more to do. `events` are all of the run."""
+    """Call the hooks for `run_end`, if the run is finished. `events` are all events of the run."""
     finished = driver.state.finished
     if hooks is None or finished is None:
         return
@@ -233,7 +237,7 @@ def tell_end(driver: Driver, hooks: Hooks | None, events: Iterable[ev.Event]) ->
 
 
 def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -> None:
-    """Tell the hooks that the run goes no further here, and why. A hook that fails now does not take the error's place."""
+    """Call the hooks for `run_end` after an error. If a hook fails now, its error is added to the first as a note."""
     if hooks is None or not hooks.ends(driver.run):
         return
     finished = driver.state.finished
@@ -296,17 +300,17 @@ class Thread(Generic[Output]):
 
     @property
     def id(self) -> str:
-        """What to give to another process, or to `Harness.thread`, to go on."""
+        """The id by which another process, or `Harness.thread`, opens this thread."""
         return self._id
 
     @property
     def agent(self) -> Agent:
-        """What its runs are made with."""
+        """The agent with which the runs are made."""
         return self._agent
 
     @property
     def log(self) -> str:
-        """The branch that this is on; empty before anything was written to it or read from it."""
+        """The id of this branch; empty before it is first read or written."""
         return self._log
 
     # Runs.
@@ -319,9 +323,10 @@ class Thread(Generic[Output]):
         settings: ModelSettings | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> RunResult[Output]:
-        """Say something, and run to a stop. With `at` (see `fork`) in a branch that begins there: an alternative.
+        """Send a prompt and run until it stops. With `at` (see `fork`), do so on a new branch that begins there.
 
-        `settings` hold for this run, resumed or not. `metadata` is the caller's own, and comes back with each of its results.
+        `settings` apply to this run, also when it is resumed. `metadata` is the caller's own, and is returned with each of its
+        results.
         """
         said = said_of(prompt, settings, metadata)
         here = self if at is None else await self.fork(at)
@@ -335,7 +340,7 @@ class Thread(Generic[Output]):
         settings: ModelSettings | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> RunStream[Output]:
-        """Run, and stream typed events. Starts at once; needs a running event loop."""
+        """Start a run at once, and return a stream of its typed events. Needs a running event loop."""
         said = said_of(prompt, settings, metadata)
         check_at(at)
         here = self
@@ -348,26 +353,29 @@ class Thread(Generic[Output]):
         return RunStream(start, lambda kind, body: here._say(kind, body))
 
     async def resume(self, *, force: bool = False) -> RunResult[Output]:
-        """Go on with a run that stopped, or whose process died. It has a fresh allowance if it had stopped at a limit.
+        """Resume a run that stopped, or whose process died. A run that stopped at a limit gets fresh limits.
 
-        `force` takes the log from a holder that may be alive: that one can write nothing more, and a `write` that it had
-        started is not started again, whatever `verify` says.
+        `force` takes the log from a holder that may be alive. That holder can write nothing more. A `write` call that it had
+        started is not started again, whatever its `verify` returns.
         """
         return await self._perform(self._opener.resumed, None, begins=False, force=force)
 
     async def advance(self, slice: "RunSlice") -> RunResult[Output]:
-        """Resume for one stay in a worker's slot. `slice.rested`: the run has more to do, and any process may go on with it."""
+        """Resume the run until its slice of a worker's slot is over.
+
+        If `slice.rested` is true then, any process may continue it.
+        """
         return await self._perform(self._opener.resumed, None, begins=False, slice=slice)
 
     def resume_stream(self, *, force: bool = False) -> RunStream[Output]:
-        """Resume, and stream typed events."""
+        """Resume a run, and return a stream of its typed events."""
         return RunStream(lambda show: self._perform(self._opener.resumed, show, begins=False, force=force), self._say)
 
     async def submit(self, prompt: Prompt) -> "Thread[Output]":
-        """Say something, and leave the run to a worker, in whatever process. Durable when this returns; gives this thread.
+        """Submit a prompt for a worker in any process, and return this thread. The prompt is durable when this returns.
 
-        The store must keep work (PostgreSQL does). `result` waits for the end, `follow` yields the events as they come. Inside
-        a call, the harness must have the policy of the run around it: a worker knows only the harness.
+        The store must have tables for workers (PostgreSQL). Then `result` waits for the end, and `follow` yields the events.
+        Inside a call, the harness must contain the policy of the outer run, because a worker knows only the harness.
         """
         said = said_of(prompt)
         tables = tables_of(self._store)
@@ -380,7 +388,7 @@ class Thread(Generic[Output]):
         log, state = await self._open(force=False)
         try:
             if state.run and self._opener.is_resumable(state):
-                raise UsageError(f"Thread {self._log} has a run that is not over. Steer it, or wait for its result.")
+                raise UsageError(f"Thread {self._log} has a run that is not finished. Steer it, or wait for its result.")
             beginning = self._opener.prompted(state, said)
             driver = self._driver_of(log, state, beginning, None, None, force=False)
             await self._join_tree(tables, run_of(beginning, state))
@@ -394,13 +402,13 @@ class Thread(Generic[Output]):
         return self
 
     async def _join_tree(self, tables: "PostgresCluster", run: str) -> None:
-        """Let a run that is submitted inside a call belong to the tree of that call, wherever it is performed."""
+        """Add a run that is submitted inside a call to the tree of that call, wherever it will be performed."""
         site = current_site.get()
         if site is not None:
             await (await site.budget.share(tables)).join(self._log, run)
 
     async def _tree(self, run: str, site: Site | None) -> TreeBudget | None:
-        """Return the budget of the tree on several machines that this run belongs to; None where it does to none."""
+        """Return the budget of the run's tree in the store; None if the run belongs to no tree on several machines."""
         if site is not None or not isinstance(self._store, Clustered):
             return None  # inside a call, the budget of the run around it knows
         tables = self._store.cluster
@@ -408,7 +416,7 @@ class Thread(Generic[Output]):
         return TreeBudget(tables, tree, self._log, counts_money=counts_money) if tree else None
 
     async def result(self) -> RunResult[Output]:
-        """Wait until the run that was submitted comes to a stop, in whatever process, and return its result."""
+        """Wait until the submitted run stops, in any process, and return its result."""
         async for _ in self.follow():
             pass
         state = await self.state()
@@ -416,23 +424,23 @@ class Thread(Generic[Output]):
         return await self._complete(result_of(state, events, log=self._log), events)
 
     async def follow(self, *, after: int = 0) -> AsyncIterator[ev.Event]:
-        """Yield the events of the log after number `after`, also those of another process as they come, until a run stops."""
+        """Yield the events of the log after number `after` until a run stops, also those that another process writes."""
         async for event in follow(self._store, await self._here(), after=after):
             yield event
 
     async def steer(self, prompt: Prompt, *, now: bool = False) -> None:
-        """Say something to a run that is under way, here or in another process."""
+        """Send a message to a busy run, in this or another process."""
         await self._say("steer", steering(prompt, now=now))
 
     async def cancel(self, why: str = "") -> None:
-        """Ask a run that is under way to stop, here or in another process."""
+        """Ask a busy run to stop, in this or another process."""
         await self._say("cancel", {"why": why})
 
     async def settle(self, prompt: Prompt, *, begun: bool = False) -> RunResult[Output]:
-        """Return the run that this prompt began, to its stop: begun if it was not, resumed if it was not finished, else as it
-        ended.
+        """Return the result of the run of this prompt: start the run if it does not exist, resume it if it is not finished.
 
-        For callers that may run again after a crash, with the same id. `begun`: it is known that it was; NoLog if it is gone.
+        For callers that may call this again after a crash, with the same id. `begun`: the run is known to exist; NoLog is
+        raised if it is gone.
         """
         try:
             state = await self.state()
@@ -455,34 +463,35 @@ class Thread(Generic[Output]):
         return await self.resume()
 
     async def decide(self, decisions: Mapping[str, Decision]) -> None:
-        """Decide what waits here, by the key of each approval; then `resume`. ApprovalStale when it is too late for that."""
+        """Decide the approvals of this thread by the key of each; then `resume`. Raises ApprovalStale for a late decision."""
         await decide(self._store, await self._here(), decisions, court=self._court)
 
     async def approvals(self) -> tuple[Approval, ...]:
-        """What waits to be decided here, and in runs inside the calls of this thread. From any process."""
+        """Return the approvals that wait here, and in runs inside the calls of this thread. Any process can call this."""
         here = await self._here()
         return approvals_of(await state_of(self._store, here), here)
 
     async def state(self) -> RunState:
-        """Return what the log says now."""
+        """Return the present state of the log."""
         return await state_of(self._store, await self._here())
 
     # The tree.
 
     async def fork(self, at: At = None, *, label: str = "") -> "Thread[Output]":
-        """Return a new branch that goes on from here, or from `at`: after the message of that id, or the event of that number.
+        """Return a new branch that continues from here, or from `at`: after the message with that id, or the event with that
+        number.
 
-        Nothing is copied, and neither this branch nor the thread's head changes: both may run at the same time. `label` says
-        what it is for; trees show it.
+        Nothing is copied, and neither this branch nor the thread's head changes: both branches may run at the same time.
+        `label` describes the branch in trees.
         """
         check_at(at)
         made = await fork_at(self._store, await self._here(), at, harness=self._path, label=label)
         return self._on(made)
 
     async def rollback(self, turns: int = 1) -> None:
-        """Take back the last so many things the user said, with all that came of them: go on from before, on a new branch.
+        """Undo the last `turns` prompts of the user with everything that followed, by a new branch that begins before them.
 
-        The thread's head moves there. Nothing is deleted, and what tools have done in the world is not undone.
+        The new branch becomes the thread's head. Nothing is deleted, and the effects of tools are not undone.
         """
         if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
             raise UsageError(f"`turns` is the number of user turns to roll back, 1 or more; not {turns!r}.")
@@ -500,20 +509,23 @@ class Thread(Generic[Output]):
         self._opener = self._opener.without_history()
 
     async def head(self) -> str:
-        """Return the branch that the thread stands on: what its id stands for."""
+        """Return the id of the thread's head, the branch for which the thread's id stands."""
         return await self._store.head(await root_of(self._store, await self._here()))
 
     async def branches(self) -> tuple[Branch, ...]:
-        """Return all branches of the thread, each after the one that it begins in."""
+        """Return all branches of the thread, each after its parent."""
         return await branches_of(self._store, await root_of(self._store, await self._here()))
 
     async def diff(self, a: str, b: str = "") -> Diff:
-        """Return where two branches part, and what each has alone. Without `b`, the other one is this."""
+        """Return the last event that two branches share, and the messages that each has after it.
+
+        Without `b`, compare with this branch.
+        """
         here = await self._here()
         return await diff_of(self._store, await root_of(self._store, here), a, b or here)
 
     async def at(self, id: str | int) -> RunState:
-        """Return the conversation as it was after that message, or after the event of that number."""
+        """Return the state after the message with this id, or after the event with this number."""
         check_at(id)
         log = await self._here()
         if isinstance(id, int):
@@ -525,9 +537,10 @@ class Thread(Generic[Output]):
         return fold(events[: seq_of(events, id, log)])
 
     async def compile(self, model: str | Askable = "", *, prompt: Prompt | None = None) -> Compiled:
-        """Return the request that the next run would send: for this prompt, or to go on. Nothing is sent, and no key is needed.
+        """Return the request that the next run would send: for this prompt, or to resume. Nothing is sent, and no key is
+        needed.
 
-        `model` is any model, by default the one of the harness.
+        `model` is any model; by default the harness's own.
         """
         said = None if prompt is None else said_of(prompt)
         state = await self.state() if self._id else RunState()
@@ -538,16 +551,16 @@ class Thread(Generic[Output]):
     # What requests hold of it.
 
     async def context(self, model: str | Askable = "") -> ContextReport:
-        """How full the window of a model is, by default of the first one of the harness; and what is left out."""
+        """Return how full the window of a model is, by default of the harness's first model, and what requests leave out."""
         keeper = self._keeper()
         asked = self._agent.models[0] if not model else self._opens(model)
         return keeper.report(await self.state() if self._id else RunState(), asked)
 
     async def compact(self, focus: str = "") -> ev.Compacted | ev.CompactionFailed | None:
-        """Have a model write a summary that stands for the older messages from now on; `focus` is what to look at above all.
+        """Let a model write a summary that replaces the older messages in requests; `focus` says what it must keep above all.
 
-        The messages stay in the log, and `restore_context` undoes it. None when there is nothing to compact. What failed
-        changes nothing but the cost. Not while a run is under way.
+        The messages stay in the log, and `restore_context` undoes this. Returns None if there is nothing to compact. A failed
+        attempt changes nothing, but its cost counts. Not allowed while a run is in progress.
         """
         keeper, model = self._keeper(), self._agent.models[0]
         made: list[ev.Compacted | ev.CompactionFailed | None] = []
@@ -559,9 +572,9 @@ class Thread(Generic[Output]):
         return made[0]
 
     async def restore_context(self, *, whole: bool = False) -> bool:
-        """Undo the newest eviction or compaction: requests hold again what they held before. False when there is none.
+        """Undo the newest eviction or compaction, so that requests contain the same messages as before it.
 
-        `whole`: undo all of them, so that requests hold the whole conversation.
+        Returns False if there is none. `whole` undoes all of them, so that requests contain the whole conversation.
         """
         context = (await self.state()).context
         if context is None or not (context.is_edited if whole else context.undoable):
@@ -571,7 +584,7 @@ class Thread(Generic[Output]):
         return True
 
     async def pin(self, message: str, *, off: bool = False) -> None:
-        """Keep a message in requests as it is, whatever else is taken out; or no longer, with `off`."""
+        """Keep a message unchanged in all requests, whatever else is taken out. `off` ends this."""
         if not any(one.id == message for one in (await self.state()).transcript):
             raise UsageError(f"There is no message {message!r} on this branch. `evener show` lists their ids.")
         await self._edit(lambda driver: driver.record(ev.Pinned(at=time(), message=message, off=off)))
@@ -583,7 +596,7 @@ class Thread(Generic[Output]):
         return keeper
 
     async def _edit(self, work: Callable[[Driver], Coroutine[object, object, object]]) -> None:
-        """Hold the log while something beside a run is written to it."""
+        """Hold the log while something outside of a run is written to it."""
         if self._driver is not None:
             raise UsageError(f"A run of thread {self._id} is under way here. Cancel it, or wait for its end, then try again.")
         await self._here()
@@ -602,7 +615,7 @@ class Thread(Generic[Output]):
             await finish_anyway(log.aclose())
 
     async def _check_size(self, message: Message, state: RunState) -> None:
-        """Refuse a message that can never be sent: once it is in the log, every later request would fail with it."""
+        """Refuse a message that can never be sent: once it is in the log, every later request would fail."""
         keeper = self._agent.context
         if isinstance(keeper, ContextKeeper):
             why = [await keeper.too_large(state, message, model) for model in self._agent.models]
@@ -612,7 +625,7 @@ class Thread(Generic[Output]):
     # Where it is.
 
     async def _here(self) -> str:
-        """Return the log of this branch."""
+        """Return the id of this branch."""
         if not self._log:
             if not self._id:
                 raise NoLog("This thread is empty. Run it first, or give the id of another thread.")
@@ -634,7 +647,7 @@ class Thread(Generic[Output]):
         return (await fork_at(self._store, end, None, harness=self._path, name=self._id)).log
 
     def _on(self, fork: Fork) -> "Thread[Output]":
-        """Return this thread on a new branch. What is known here is not read again there, if it is the end that was forked."""
+        """Return this thread on a new branch. If the fork is at the end, the known state is used and not read again."""
         made = copy(self)
         made._id = made._log = fork.log
         made._branch, made._begin, made._source = "", False, ""
@@ -713,7 +726,7 @@ class Thread(Generic[Output]):
             await finish_anyway(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
-        """Count what a run changed before it went on here as changed by the call around it."""
+        """Report to the outer call that this run changed something before it was continued here."""
         if has_acted(events, self._agent.setup):
             site.tally.act()
 
@@ -734,7 +747,7 @@ class Thread(Generic[Output]):
         slice: "RunSlice | None" = None,
         tree: TreeBudget | None = None,
     ) -> Driver:
-        """Make the driver. A run inside a call belongs to the run of that call, and its budget lies within that one's."""
+        """Make the driver. The run belongs to the run around its call, and its budget lies within that run's budget."""
         bound = _outer_policy(site)
         fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
         used = Spent() if fresh else fold(beginning, state).used
@@ -814,16 +827,15 @@ class Thread(Generic[Output]):
         return result
 
     async def _of_last_run(self, driver: Driver) -> tuple[int, list[ev.Event]]:
-        """Return the events of the log from the last prompt on, or more, and the number before them."""
+        """Return the events since the last prompt, and the number before them. May return earlier events, too."""
         return await since_last(
             self._store, self._log, lambda event: isinstance(event, ev.Prompted), at_least=len(driver.events)
         )
 
     async def _complete(self, result: RunResult, events: Sequence[ev.Event]) -> RunResult[Output]:
-        """With the structured answer as the type that was asked for (without one, the text is the answer), with the pad, and
-        with the raw answers that were kept.
+        """Return the result with the structured answer as a value of its type, the scratchpad, and the raw answers.
 
-        `events` are those since the log was opened.
+        Without an output type, the text is the answer. `events` are those since the log was opened.
         """
         shape = self._agent.shape
         output: object = None
@@ -839,20 +851,20 @@ class Thread(Generic[Output]):
         return cast("RunResult[Output]", msgspec.structs.replace(result, output=output, scratchpad=pad, requests=requests))
 
     async def _with_raw(self, one: RequestRecord) -> RequestRecord:
-        """Return the record with its raw answer; without one if the store has it no longer."""
+        """Return the record with its raw answer, if the store still has it."""
         try:
             return msgspec.structs.replace(one, raw=await self._store.get_blob(one.raw_blob)) if one.raw_blob else one
         except StoreError:
             return one
 
     def _open_held(self, log: str, *, force: bool) -> Coroutine[object, object, tuple[Log, list[ev.Event]]]:
-        """Open the log. `force` is passed on only if it is wanted: a store of the user's own need not have it."""
+        """Open the log. `force` is passed only if it is true, because a user's own store may not have this parameter."""
         if force:
             return self._store.open(log, holder=new_claim(), after=self._length, force=True)
         return self._store.open(log, holder=new_claim(), after=self._length)
 
     async def _open_folded(self, store: Folding, here: str, *, force: bool) -> tuple[Log, RunState]:
-        """Open the log from a store that knows the state. The pad has events of its own to look at: some at a time."""
+        """Open the log in a store that saves the state. The scratchpad reads its own events, some at a time."""
         log, state = await store.open_folded(here, holder=new_claim(), force=force)
         if self._pad is not None:
             for after in range(0, log.length, PAGE):
@@ -860,7 +872,7 @@ class Thread(Generic[Output]):
         return log, state
 
     async def _open(self, *, force: bool) -> tuple[Log, RunState]:
-        """Return the log, held, and its state: the one that is there, else a new one."""
+        """Open this log, or create it, and return it with its state."""
         if self._id:
             try:
                 return await self._open_existing(force=force)
@@ -885,7 +897,7 @@ class Thread(Generic[Output]):
         return log, fold((first,))
 
     async def _open_existing(self, *, force: bool) -> tuple[Log, RunState]:
-        """Return the log of this id, held, and its state. What is known from the last run is not read again."""
+        """Open the existing log and return it with its state. Events that are known from the last run are not read again."""
         here = await self._here()
         if self._state is None and isinstance(self._store, Folding):
             return await self._open_folded(self._store, here, force=force)

@@ -10,7 +10,7 @@ from evener.local.weights import BUNDLES, fetch_weights
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 when the weights are there, 1 when they are not."""
+    """Fetch the weights. Return exit code 0 if they are there, else 1."""
     parser = argparse.ArgumentParser(prog="python -m evener.local", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     fetch = commands.add_parser("fetch", help="fetch and check the weights of a built-in model")

@@ -22,7 +22,7 @@ PROMPT_CACHE_MIB = 512
 
 
 def main() -> None:
-    """Run until the parent is gone."""
+    """Run until the parent has ended."""
     settings = json.loads(sys.stdin.buffer.readline())
     die_with(settings["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C: it may want to finish a turn
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process with its parent, where it can: also while the weights load."""
+    """Ask the kernel to kill this process when its parent ends, also while the weights are loaded. Only on Linux."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -50,10 +50,9 @@ def die_with(parent: int) -> None:
 
 
 def serve(settings: dict[str, Any]) -> Any:
-    """Return llama.cpp's server, listening.
+    """Start llama.cpp's server, and return it. Its waiting threads sleep instead of spinning.
 
-    Threads that wait for each other sleep instead of spinning: on a machine that has other work to do, spinning makes an
-    answer of one second last half a minute.
+    Spinning on a busy machine would make an answer of one second take half a minute.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     xllamacpp = importlib.import_module("xllamacpp")

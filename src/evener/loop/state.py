@@ -194,7 +194,10 @@ def standing_of(standings: Standings, model: str) -> Standing | None:
 
 
 def hold_request(standings: Standings, event: ev.ModelCalled, rests: ev.Held) -> Standings:
-    """After a request that rests on something: what is said to a conversation may be in it, whether or not we hear of it."""
+    """Return the standings after a request that uses provider-side state.
+
+    What it adds to a conversation may be stored, even if no answer arrives.
+    """
     known = standing_of(standings, event.model)
     if known is None or known.held.id != rests.id:
         known = Standing(event.model, rests)  # the user named it
@@ -402,7 +405,7 @@ def _apply_rare(state: RunState, event: RareEvent) -> RunState:
 
 
 def _shortened(state: RunState, event: Shortening) -> RunState:
-    """What requests hold changes; the transcript does not. A summary costs what its request did."""
+    """Return the state after an edit of the view. The transcript does not change; a summary is charged like its request."""
     context = state.context or ContextView()
     match event:
         case ev.Pinned():
@@ -585,7 +588,10 @@ def _tried_anew(context: ContextView | None) -> ContextView | None:
 
 
 def _apply_request(state: RunState, event: ev.ModelCalled) -> RunState:
-    """The request holds everything that waited to be told: results and notices in one message, then what the user said."""
+    """Return the state after a request.
+
+    It adds all waiting messages: results and notices as one message, then messages of the user.
+    """
     transcript = _settle(state, event.id, event.at, event.notices)
     if state.steering:
         transcript = transcript.extend(state.steering)

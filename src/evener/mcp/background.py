@@ -19,15 +19,15 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
-        """Begin the work, from any thread. To cancel the future cancels the work."""
+        """Start the work on the loop, from any thread. Cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self._running())
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
-        """Do the work there, and wait for it here."""
+        """Run the work on the loop, and wait for it on the present loop."""
         return await asyncio.wrap_future(self.submit(work))
 
     def stop(self) -> None:
-        """End the thread, if it runs. What is under way there is cancelled."""
+        """End the thread, if it runs. Running work is cancelled."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:

@@ -80,7 +80,10 @@ class McpServer(
 
 
 def _sensitive(values: Texts) -> list[str]:
-    """Return the secrets among these; of `Bearer SECRET` also what follows: a server may repeat that alone."""
+    """Return the secrets among these values.
+
+    Of `Bearer SECRET` also the part after the word, which a server may repeat alone.
+    """
     found = (part for name, value in values.items() if SENSITIVE.search(name) for part in (value, value.rpartition(" ")[2]))
     return [one for one in found if len(one) > 7]
 
@@ -93,9 +96,10 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 def find_servers(names: Iterable[str], config: Config, *, environ: Texts) -> tuple[McpServer, ...]:
-    """Return servers that the user names: `[mcp.NAME]` of a config file, or a JSON file with `mcpServers`.
+    """Return the servers with these names: `[mcp.NAME]` of a config file, or a JSON file with `mcpServers`.
 
-    A server of a project's file needs the user's trust in its folder: it may be a program that came with a clone.
+    A server of a project's file is refused unless the user trusts its folder, because it may start a program that came with a
+    clone.
     """
     environ = Environment(environ)  # a traceback may be printed with its locals
     return tuple(one for name in names for one in _find(name, config, environ))
@@ -119,8 +123,9 @@ def _find(name: str, config: Config, environ: Texts) -> tuple[McpServer, ...]:
 
 
 def _load_named(file: Path, config: Config, environ: Texts) -> tuple[McpServer, ...]:
-    """Return the servers of a JSON file that the user named. One that may have come with a clone gets no variables of the
-    user's, and is not believed when it says that its servers can be.
+    """Return the servers of a JSON file that the user named.
+
+    If the file may have come with a clone, no environment variables are replaced in it, and its `trusted` is ignored.
     """
     if find_project(config, file.parent, environ=environ)[1]:
         return load_servers(file, environ=environ)
@@ -136,7 +141,7 @@ def _load_named(file: Path, config: Config, environ: Texts) -> tuple[McpServer, 
 
 
 def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
-    """Return the servers of a JSON file with `mcpServers`. The caller vouches for the file: its commands will be run."""
+    """Return the servers of a JSON file with `mcpServers`. The caller must trust the file: its commands will be run."""
     environ = Environment(environ)
     try:
         with open(file, "rb") as opened:
@@ -158,7 +163,7 @@ def load_servers(file: Path, *, environ: Texts) -> tuple[McpServer, ...]:
 
 
 def read_servers(entries: Mapping[str, object], *, environ: Texts, where: str = "mcpServers") -> tuple[McpServer, ...]:
-    """Return the servers of a table from name to entry, with variables replaced from `environ`."""
+    """Return the servers of a table from name to entry. Variables are replaced from `environ`."""
     environ = Environment(environ)
     return tuple(one for name, entry in entries.items() for one in _read(name, entry, environ, f"{where}: {name}"))
 

@@ -89,8 +89,9 @@ class McpConnection:
         self._not_before = 0.0
 
     async def ask(self, work: Callable[[Client], Awaitable[T]], *, repeatable: bool = True, waits: float = 0.0) -> T:
-        """Do something with the connected client, within the server's timeout. `waits` are seconds beyond that: then the work
-        itself sees to the timeout.
+        """Run `work` with the connected client, within the server's timeout.
+
+        `waits` adds seconds if the work has a timeout of its own.
         """
         limit = self.server.timeout
         try:
@@ -126,7 +127,7 @@ class McpConnection:
         return await self.ask(read)
 
     async def aclose(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if there is one."""
         async with self._lock:
             await self._drop()
 
@@ -170,7 +171,7 @@ class McpConnection:
         raise ConnectFailed(f"{self._named} could not be reached: {_describe(error)}.{self._last_words()}") from None
 
     async def _own(self, live: _Live) -> None:
-        """Hold the connection: the SDK wants it closed by the task that opened it."""
+        """Hold the connection open in one task: the SDK requires that the task that opened it closes it."""
         try:
             async with Client(
                 self._watched(live) if self.server.inside is None else self.server.inside,  # type: ignore[arg-type]
@@ -191,7 +192,7 @@ class McpConnection:
 
     @asynccontextmanager
     async def _watched(self, live: _Live) -> AsyncIterator[TransportStreams]:
-        """Give the streams of the transport, with sloppy answers mended, and note when they end."""
+        """Yield the streams of the transport. Malformed answers are repaired; the end of the streams is recorded."""
         async with self._transport() as (read, write):
             forward, out = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
@@ -231,7 +232,7 @@ class McpConnection:
             yield streams
 
     def _is_needless(self, message: SessionMessage | Exception) -> bool:
-        """True for what a server may send thousands of: words for a log, and changes of a list that is read anew anyway."""
+        """True for a notification that is ignored: a log message, or a change of a list that is always read again."""
         if isinstance(message, Exception) or not isinstance(message.message, JSONRPCNotification):
             return False
         stale, self.stale = self.stale, self.stale or message.message.method == LIST_CHANGED
@@ -244,19 +245,19 @@ class McpConnection:
 
     @property
     def _version(self) -> str:
-        """The protocol that was agreed on; before that, the one that the SDK assumes."""
+        """The negotiated protocol version; before that, the version that the SDK assumes."""
         ready = self._live.ready if self._live is not None else None
         return (ready.result().protocol_version if ready is not None and ready.done() else None) or ASSUMED
 
     async def _note(self, message: IncomingMessage) -> None:
-        """Note that the list of tools has changed; other notifications are none of ours."""
+        """Record that the list of tools has changed. Other notifications are ignored."""
         if getattr(message, "method", "") == LIST_CHANGED:
             self.stale = True
 
     # Losing it.
 
     def _is_worth_repeating(self, error: MCPError, repeatable: bool) -> bool:
-        """True if the connection was lost and is made anew, and the call may be sent again."""
+        """True if the connection was lost and reopened, and the call may be sent again."""
         if error.code == INVALID_REQUEST and error.message == NO_SESSION:
             self._lose()
             return True  # the server does not know the session, so it has done nothing
@@ -275,7 +276,7 @@ class McpConnection:
         return McpRefused(scrub(f"{self._named} answered with an error: {error.message}", known_secrets()))
 
     async def _probe(self) -> None:
-        """After a timeout, see whether the server still answers; if not, end it, so that the next call begins anew."""
+        """Check after a timeout whether the server still answers. If not, end it; the next call connects again."""
         live = self._live
         if live is None or not live.ready.done() or live.ended or live.ready.exception() is not None:
             return
@@ -304,15 +305,16 @@ class McpConnection:
             live.ready.exception()  # it was told, or is no longer wanted
 
     def _last_words(self) -> str:
-        """Return the last lines of the server's error output, for a message."""
+        """Return the last lines of the server's standard error, for an error message."""
         lines = "".join(self._tail).strip().splitlines()[-3:]
         return scrub(f" Its last output: {' / '.join(lines)}", known_secrets()) if lines else ""
 
 
 async def _drop_body_of_no_session(response: httpx2.Response) -> None:
-    """Let the status say that the session is gone (specification of 2025-11-25).
+    """Mark the body of an HTTP 404 as plain text, so that the SDK detects a lost session by the status (specification of
+    2025-11-25).
 
-    The SDK 2.3.0 prefers the error of the body, which each server words in its own way ("Session not found", -32600 or -32001).
+    SDK 2.3.0 prefers the error in the body, which each server words in its own way ("Session not found", -32600 or -32001).
     """
     if response.status_code == 404 and MCP_SESSION_ID in response.request.headers:
         response.headers["content-type"] = "text/plain"
@@ -326,7 +328,7 @@ def _first_problem(error: Exception) -> str:
 
 
 def _describe(error: BaseException | None) -> str:
-    """Return what went wrong, from the innermost of a group of errors."""
+    """Return the message of the innermost error of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is None:

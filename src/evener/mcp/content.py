@@ -24,7 +24,7 @@ MOST_STRUCTURED = 1 << 20
 
 
 def result_envelope(result: CallToolResult) -> Envelope:
-    """Return the result of a call. Structured content is kept beside the blocks, and shown if there are none."""
+    """Return the result of a call. Structured content is kept in the metadata, and shown if there are no blocks."""
     blocks = tuple(map(block_of, result.content))
     structured = result.structured_content
     meta: dict[str, object] = {}
@@ -39,7 +39,7 @@ def result_envelope(result: CallToolResult) -> Envelope:
 
 
 def block_of(block: ContentBlock) -> ResultContent:
-    """Return a block of content as one of ours. What a model cannot be shown becomes a line that says what it was."""
+    """Return a block of MCP content as one of ours. Content that a model cannot get becomes a line of text."""
     match block:
         case TextContent():
             return TextBlock(block.text)

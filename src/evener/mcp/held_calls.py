@@ -60,11 +60,11 @@ class HeldCall:
 
     @property
     def waits(self) -> bool:
-        """True if a question waits."""
+        """True if a question waits for an answer."""
         return bool(self._open)
 
     async def timed(self, work: Awaitable[T]) -> T:
-        """Do the work within the server's timeout, without the time that its questions take."""
+        """Run `work` within the server's timeout. The time in which its questions wait is not counted."""
         async with asyncio.timeout(self._seconds) as self._clock:
             try:
                 return await work
@@ -72,7 +72,7 @@ class HeldCall:
                 self._clock = None
 
     async def put(self, question: ServerQuestion, seconds: float) -> Fields | None:
-        """Wait for the answer to a question; None if none came within so many seconds."""
+        """Wait for the answer to a question; None if it does not come within `seconds`."""
         loop = asyncio.get_running_loop()
         one = Open(self._asked, question, loop.create_future())
         self._asked += 1
@@ -107,13 +107,13 @@ class HeldCall:
         return await self.task
 
     async def answer(self, one: Open, given: Fields | None) -> None:
-        """Give the answer to the server."""
+        """Send the answer to the server."""
         if not one.answer.done():
             one.answer.set_result(given)
             await asyncio.sleep(0)
 
     async def cancel(self) -> None:
-        """Give the call up."""
+        """Cancel the call."""
         if self.task is not None and not self.task.done():
             self.task.cancel()
             await asyncio.wait((self.task,))
@@ -130,13 +130,13 @@ class HeldCalls:
         self._current: HeldCall | None = None
 
     def find(self, key: str) -> HeldCall | None:
-        """Return the call of this key, if it is under way or its result was not fetched."""
+        """Return the open call of this key, or the finished one whose result was not fetched; None if there is neither."""
         return self._calls.get(key)
 
     async def begin(self, key: str, owner: str, work: Callable[[HeldCall], Awaitable[Envelope]]) -> HeldCall | None:
-        """Begin a call once the one before has ended; None if that waits for the user, or takes too long.
+        """Start a call after the one before it has ended. None if that one waits for the user, or takes too long.
 
-        `owner` is the thread that calls. It calls one by one: if it begins another call, it has given the one before up.
+        `owner` is the calling thread. It calls one at a time, so a new call means that it has abandoned the one before.
         """
         before = self._current
         if before is not None and before.waits:
@@ -159,24 +159,27 @@ class HeldCalls:
             self._turn.release()
 
     def forget(self, key: str) -> None:
-        """Drop a call whose result was fetched."""
+        """Remove a call whose result was fetched."""
         self._calls.pop(key, None)
 
     async def put(self, question: ServerQuestion) -> Fields | None:
-        """Put a question of the server: it belongs to the call under way. Without one, there is no user to ask."""
+        """Pass on a question of the server: it belongs to the open call.
+
+        None without an open call, because no user can be asked.
+        """
         if self._current is None:
             return None
         return await self._current.put(question, self._question_seconds)
 
     async def aclose(self) -> None:
-        """Give up all calls."""
+        """Cancel all calls."""
         calls, self._calls = self._calls, {}
         for one in calls.values():
             await one.cancel()
 
 
 def answer_elicitation(server: str, answer: "Answer") -> ElicitationFnT:
-    """Return what puts a server's question to a function of the caller. An answer is sent only if the user gave one."""
+    """Return a callback that passes a server's question to a function of the caller. An answer is sent only if there is one."""
     from evener.mcp.servers import Elicitation
 
     async def ask(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
@@ -194,7 +197,7 @@ def answer_elicitation(server: str, answer: "Answer") -> ElicitationFnT:
 
 
 def ask_elicitation(server: str, put: Ask) -> ElicitationFnT:
-    """Return what puts a server's question into the log, and waits for the user's answer."""
+    """Return a callback that writes a server's question into the log, and waits for the user's answer."""
 
     async def ask(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         del context
@@ -216,7 +219,7 @@ def ask_elicitation(server: str, put: Ask) -> ElicitationFnT:
 
 
 def ask_sampling(server: str, put: Ask) -> SamplingFnT:
-    """Return what puts a server's messages to the model, if the user allows it."""
+    """Return a callback that sends a server's messages to the model, if the user allows it."""
 
     async def ask(context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         del context
@@ -237,7 +240,7 @@ def ask_sampling(server: str, put: Ask) -> SamplingFnT:
 
 
 def _sampling_body(params: CreateMessageRequestParams) -> Fields | None:
-    """Return what the model is to be asked; None if it cannot be."""
+    """Return the request for the model; None if it contains something that cannot be sent."""
     messages: list[object] = []
     for one in params.messages:
         content = one.content_as_list

@@ -12,7 +12,7 @@ P = TypeVar("P", bound=PaginatedResult)
 
 
 async def read_pages(read: Callable[[str | None], Awaitable[P]]) -> list[P]:
-    """Return all pages of a list; `read` reads the one at a cursor. Ends at a cursor that comes a second time."""
+    """Return all pages of a list. `read` returns the page at a cursor. Stops at a repeated cursor."""
     found = [await read(None)]
     seen: set[str] = set()
     while (cursor := found[-1].next_cursor) and cursor not in seen and len(found) < MOST_PAGES:
@@ -22,7 +22,7 @@ async def read_pages(read: Callable[[str | None], Awaitable[P]]) -> list[P]:
 
 
 async def list_resources(client: Client) -> list[Resource]:
-    """Return all resources; none if the server has no such thing."""
+    """Return all resources; none if the server does not support them."""
     if client.server_capabilities is None or client.server_capabilities.resources is None:
         return []
     pages = await read_pages(lambda cursor: client.list_resources(cursor=cursor))
@@ -30,7 +30,7 @@ async def list_resources(client: Client) -> list[Resource]:
 
 
 async def list_prompts(client: Client) -> list[Prompt]:
-    """Return all prompts; none if the server has no such thing."""
+    """Return all prompts; none if the server does not support them."""
     if client.server_capabilities is None or client.server_capabilities.prompts is None:
         return []
     pages = await read_pages(lambda cursor: client.list_prompts(cursor=cursor))

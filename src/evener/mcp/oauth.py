@@ -72,7 +72,7 @@ class KeyFileTokens:
         """What the SDK knows of the servers, once it has asked them."""
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, if there are some."""
+        """Return the stored tokens, if there are any."""
         found = self._read().tokens
         if found is None:
             return None
@@ -81,7 +81,7 @@ class KeyFileTokens:
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the tokens, and what is needed to refresh them in another process."""
+        """Store the tokens, with everything that another process needs to refresh them."""
         note_secret(tokens.access_token, tokens.refresh_token or "")
         kept = self._read()
         kept.tokens = tokens.model_dump(mode="json", exclude_none=True)
@@ -92,7 +92,7 @@ class KeyFileTokens:
         self._write(kept)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return what the provider knows us as, if it does."""
+        """Return our client registration at the provider, if there is one."""
         found = self._read().client
         if found is None:
             return None
@@ -100,13 +100,13 @@ class KeyFileTokens:
         return client if not self._redirect or self._redirect in map(str, client.redirect_uris or ()) else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep what the provider knows us as."""
+        """Store our client registration at the provider."""
         kept = self._read()
         kept.client = client_info.model_dump(mode="json", exclude_none=True)
         self._write(kept)
 
     def restore(self, context: OAuthContext) -> None:
-        """Tell the SDK what an earlier process found out."""
+        """Give the SDK the metadata that an earlier process found."""
         self.context, kept = context, self._read()
         if kept.tokens is None:
             return
@@ -117,7 +117,7 @@ class KeyFileTokens:
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(kept.resource)
 
     def forget(self) -> "_Kept | None":
-        """Remove everything; return what there was."""
+        """Remove everything that is stored, and return it."""
         kept = self._read()
         return kept if remove_keys(self._file, (self._variable,)) else None
 
@@ -146,7 +146,7 @@ class _Login(OAuthClientProvider):
 
 
 async def log_out(server: McpServer, file: Path) -> bool:
-    """Forget the tokens, and revoke them if the authorization server takes that. False if there were none."""
+    """Remove the tokens, and revoke them if the authorization server supports it. False if there were none."""
     kept = KeyFileTokens(server, file).forget()
     if kept is None:
         return False
@@ -167,8 +167,9 @@ def log_in(
     redirect: str = REDIRECT,
     client_metadata_url: str | None = None,
 ) -> OAuthClientProvider:
-    """Return what logs in at a server when it asks for that: with kept tokens, else by a visit of the user to an address, who
-    comes back to `redirect`. Without `visit`, kept tokens are all that counts.
+    """Return an `httpx2` auth that logs in when the server asks for it: with stored tokens, else in the browser.
+
+    `visit` opens an address for the user, who is redirected to `redirect`. Without `visit` only stored tokens are used.
     """
     landed: list[str] = []
 
@@ -204,9 +205,9 @@ def log_in(
 
 
 async def listen_for_redirect(show: Callable[[str], None], url: str, *, port: int = PORT) -> str:
-    """Show the address to the user, and return the one that the browser comes back with, on loopback.
+    """Show the address to the user, and return the address to which the browser is redirected on loopback.
 
-    What does not belong to this login (another `state`) is refused, so that no other page can end it.
+    A request with another `state` is refused, so that no other page can end the login.
     """
     loop = asyncio.get_running_loop()
     landed: asyncio.Future[str] = loop.create_future()

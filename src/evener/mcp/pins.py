@@ -20,7 +20,7 @@ MOST_FILE = 16 << 20
 
 
 def digest_tool(name: str, description: str, schema: Mapping[str, object], annotations: object) -> str:
-    """Return the hash of everything that the model and the user are told of a tool."""
+    """Return the hash of everything that the model and the user see of a tool."""
     return sha256(msgspec.json.encode((name, description, schema, annotations), order="deterministic")).hexdigest()
 
 
@@ -28,11 +28,11 @@ class Pins(Protocol):
     """Remembers one digest for each tool of each server."""
 
     def read(self, server: str) -> Mapping[str, str]:
-        """Return the digests of the server's tools, by the server's own names."""
+        """Return the digests of the server's tools, by the server's own tool names."""
         ...
 
     def write(self, server: str, digests: Mapping[str, str]) -> None:
-        """Remember these, in place of others for the same tools."""
+        """Store these digests, in place of earlier ones of the same tools."""
         ...
 
 
@@ -47,7 +47,7 @@ class MemoryPins:
         return dict(self._known.get(server, {}))
 
     def write(self, server: str, digests: Mapping[str, str]) -> None:
-        """Remember these."""
+        """Store these digests."""
         self._known.setdefault(server, {}).update(digests)
 
 
@@ -62,7 +62,7 @@ class FilePins:
         return self._load().get(server, {})
 
     def write(self, server: str, digests: Mapping[str, str]) -> None:
-        """Remember these."""
+        """Store these digests."""
         known = self._load()
         known.setdefault(server, {}).update(digests)
         try:

@@ -64,19 +64,19 @@ class ServerQuestion(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The question as the prompt of its run; the same for the same question."""
+        """The prompt of the question's run. Equal questions have equal prompts."""
         return _json(self)
 
 
 def inner_tools(server: str, models: tuple[Askable, ...] = ()) -> tuple[Tool, ...]:
-    """Return the tools of the runs that answer this server. `models` are those of the run that called it."""
+    """Return the tools of the runs that answer this server's questions. `models` are those of the run that called it."""
     return question_tool(), _sampling_tool(server, models)
 
 
 async def put_question(asked: ServerQuestion, number: int, key: str) -> Fields | Envelope | None:
-    """Return the answer, None for none; or that the call waits for it. A question is put once, however often the call runs.
+    """Return the answer, None if there is none; or an envelope, if the call must wait for it.
 
-    `number` counts the questions of the call, `key` is the call's.
+    Each question is asked once, however often the call runs. `number` counts the questions of the call, `key` is the call's.
     """
     site, thread = current_site.get(), _open_thread(asked.server, number, key, sampling=asked.kind == "sampling")
     if site is None or thread is None:
@@ -100,7 +100,7 @@ async def put_question(asked: ServerQuestion, number: int, key: str) -> Fields |
 
 
 async def has_open_question(server: str, key: str) -> bool:
-    """True if the last question of a call is not answered."""
+    """True if the last question of a call has no answer yet."""
     found = False
     for number in range(MOST_ROUNDS):
         thread = _open_thread(server, number, key)
@@ -114,9 +114,9 @@ async def has_open_question(server: str, key: str) -> bool:
 
 
 def _open_thread(server: str, number: int, key: str, *, sampling: bool = False) -> Thread | None:
-    """Return the thread of a call's question; None where there is no run, and so no user to ask.
+    """Return the thread of a call's question; None outside of a run, where no user can be asked.
 
-    A rule of the run's policy can allow `sampling` without a question. It cannot answer for the user.
+    A rule of the run's policy can allow `sampling` without a question. It cannot answer a question to the user.
     """
     site = current_site.get()
     if site is None:
@@ -130,7 +130,7 @@ def _open_thread(server: str, number: int, key: str, *, sampling: bool = False) 
 
 
 def _read_answer(text: str) -> Fields | None:
-    """Return the answer in the last words of such a run."""
+    """Return the answer from the last text of the question's run."""
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError:
@@ -172,12 +172,12 @@ class QuestionModel:
         return Ask(transcript, Origin(wire="mcp", provider="mcp", model=self.name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """Return nothing: it is free."""
+        """Return 0: asking the user costs nothing."""
         del ask
         return Decimal(0)
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Return the ask: it is free."""
+        """Return the ask: asking the user costs nothing."""
         del money
         return ask
 
@@ -220,7 +220,7 @@ def _next_of_sampling(asked: ServerQuestion, results: Mapping[str, ToolResult]) 
 
 
 def _next_of_form(asked: ServerQuestion, results: Mapping[str, ToolResult]) -> Reply:
-    """Ask for all fields at once, then again for those whose answer does not fit; end with what was answered."""
+    """Ask for all fields at once, then again for those with invalid answers. End with the valid answers."""
     found: dict[str, object] = {}
     calls: list[ToolCall] = []
     for number, field in enumerate(_fields(asked)):
@@ -280,14 +280,14 @@ class _Field(msgspec.Struct, frozen=True):
 
     @property
     def choices(self) -> tuple[tuple[str, object], ...]:
-        """What may be answered, as it is shown and as it is sent."""
+        """The allowed answers, as shown and as sent."""
         if self.schema.get("type") == "boolean":
             return (("yes", True), ("no", False))
         items = self.schema.get("items")
         return tuple(_choices(items if isinstance(items, dict) else self.schema))
 
     def read(self, text: str) -> tuple[object, str]:
-        """Return the value that the user wrote, None for none; or what is wrong with it."""
+        """Return the value that the user entered, None for an empty one; or what is wrong with it."""
         text = text.strip()
         if text in ("", EMPTY):
             if "default" in self.schema:
@@ -361,7 +361,7 @@ def _fields(asked: ServerQuestion) -> list[_Field]:
 
 
 def _text(result: ToolResult) -> str:
-    """Return the last text: before it may stand which arguments the user changed."""
+    """Return the last text of a result. A line about changed arguments may come before it."""
     return next((block.text for block in reversed(result.content) if isinstance(block, TextBlock)), "")
 
 
@@ -399,7 +399,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _sampling_tool(server: str, models: tuple[Askable, ...]) -> Tool:
-    """Return the tool that asks the model what a server wants to know. The model has no tools then."""
+    """Return the tool that sends a server's messages to the model. The model gets no tools."""
 
     async def sample(arguments: dict[str, object], context: ToolContext[object]) -> Envelope:
         asked = msgspec.convert(arguments, _Asked)

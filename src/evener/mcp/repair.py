@@ -24,7 +24,7 @@ NEEDED = {"text": ("text",), "image": ("data", "mimeType"), "audio": ("data", "m
 
 
 def mend_message(message: dict[str, object]) -> dict[str, object]:
-    """Return a JSON-RPC message. An answer has a result that is an object, or an error with a code and a text."""
+    """Return a valid JSON-RPC message: its result is an object, or its error has a code and a message."""
     number = message.get("id")
     if "method" in message or number is None or ("jsonrpc" not in message and not ANSWER.issuperset(message)):
         return message  # no answer; it may be a line of a log that has ids of its own
@@ -47,7 +47,7 @@ def mend_message(message: dict[str, object]) -> dict[str, object]:
 
 
 def mend_result(result: dict[str, object], version: str, report: Report) -> dict[str, object]:
-    """Return a result without list entries that the SDK would refuse, and with content that it can read."""
+    """Return a result without list entries that the SDK would refuse, and with content that it can parse."""
     for key in LISTS:
         if isinstance(listed := result.get(key), list):
             return {**result, key: _keep_sound(key, listed, result, version, report)}
@@ -59,7 +59,7 @@ def mend_result(result: dict[str, object], version: str, report: Report) -> dict
 
 
 def _mend_content(result: dict[str, object]) -> list[object] | None:
-    """Return the content of a call's result as a list; None if it is no result of a call. It may be structured only."""
+    """Return the content of a call's result as a list; None if the result is not that of a call."""
     content = result.get("content")
     if isinstance(content, list):
         return content
@@ -69,7 +69,7 @@ def _mend_content(result: dict[str, object]) -> list[object] | None:
 
 
 def _keep_sound(key: str, listed: list[object], result: dict[str, object], version: str, report: Report) -> list[object]:
-    """Return the entries that can be read. They are looked at one by one only if the list as a whole is refused."""
+    """Return the valid entries. They are checked one by one only if the whole list is refused."""
 
     def complain(entries: list[object]) -> str:
         try:

@@ -58,7 +58,7 @@ ASK_SCHEMA = {
 
 
 def make_server(harness: Harness, *, name: str = "", approve: bool = False) -> Server[object]:
-    """Return the server. `name` is what it calls itself, and what the tool that runs the agent is called: `ask_name`."""
+    """Return the server. `name` is its own name, and part of the name of the tool that runs the agent, `ask_name`."""
     own = name or harness.name or "evener"
     ask = f"{ASK}_{own}"
     served = {one.name: one for one in harness.tools.values() if one.name not in (READER, ask)}
@@ -109,7 +109,7 @@ async def _list_no_templates(_: Context, __: PaginatedRequestParams | None) -> L
 
 @asynccontextmanager
 async def _telling(context: Context) -> AsyncIterator[Callable[[Progress], None]]:
-    """Give what reports progress to the caller, from any thread, in order. All of it is sent before the result."""
+    """Yield a function that reports progress to the caller, from any thread. All of it is sent, in order, before the result."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[Progress | None] = asyncio.Queue()
 
@@ -140,9 +140,9 @@ async def serve_stdio(harness: Harness, *, name: str = "", approve: bool = False
 async def serve_http(
     harness: Harness, *, port: int, name: str = "", approve: bool = False, ready: Callable[[str], None] = lambda _url: None
 ) -> None:
-    """Serve over HTTP at /mcp on loopback, at this port, or at a free one for 0. `ready` is told the address.
+    """Serve over HTTP at /mcp on loopback, at `port`, or at a free one for 0. `ready` is called with the address.
 
-    Requests that name another host are refused (DNS rebinding).
+    Requests for another host name are refused (DNS rebinding).
     """
     import uvicorn
 
@@ -155,7 +155,7 @@ async def serve_http(
 
 
 def _trace_of(params: CallToolRequestParams) -> AbstractContextManager[object]:
-    """Return the trace of the caller, to be joined. What is no `traceparent` is ignored."""
+    """Return a context that joins the caller's trace. An invalid `traceparent` is ignored."""
     given = str(dict(params.meta or {}).get("traceparent", ""))
     return join_trace(given) if parse_traceparent(given) else nullcontext()
 
@@ -166,7 +166,10 @@ def _describe(tool: Tool) -> ServedTool:
 
 
 async def _ask(harness: Harness, given: Mapping[str, object], report: Callable[[Progress], None]) -> CallToolResult:
-    """Run the agent; each call of a tool is progress. What waits for approval is told, with the thread to decide it in."""
+    """Run the agent; each tool call is reported as progress.
+
+    If it waits for approval, the result names the thread to decide in.
+    """
     prompt, thread = given.get("prompt"), given.get("thread", "")
     if not isinstance(prompt, str) or not isinstance(thread, str) or not prompt:
         raise MCPError(INVALID_PARAMS, "`prompt` must be a text, and `thread` too if it is given.")

@@ -127,19 +127,19 @@ class McpServers:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was left out so far, in sentences: servers that could not be reached, tools that cannot be read."""
+        """Sentences about what was left out so far: servers that could not be reached, tools that could not be read."""
         return tuple(self._problems)
 
     async def load(self) -> tuple[Tool, ...]:
         """Connect to all servers at once and return their tools. A server that cannot be reached is in `problems`.
 
-        If their descriptions take more characters than `most_shown`, they are hidden behind a tool that finds them.
+        If the tools' descriptions have more characters than `most_shown`, the tools are hidden behind one that finds them.
         """
         found = await asyncio.gather(*(self._loop.run(self._load(one)) for one in self._servers.values()))
         return self._offer(tool for tools in found for tool in tools)
 
     def load_sync(self) -> tuple[Tool, ...]:
-        """Do what `load` does, for callers without an event loop."""
+        """Load without an event loop; see `load`."""
         waiting = [self._loop.submit(self._load(one)) for one in self._servers.values()]
         return self._offer(tool for one in waiting for tool in one.result())
 
@@ -158,7 +158,7 @@ class McpServers:
         return hide_tools(tools)
 
     def accept(self, server: str) -> None:
-        """Take the tools of a server as they are now: the user has looked at what has changed."""
+        """Accept the changed tools of a server, after the user has checked them."""
         self._find(server)
         self._pins.write(server, self._live.get(server, {}))
 
@@ -206,7 +206,7 @@ class McpServers:
         await asyncio.get_running_loop().run_in_executor(None, self._loop.stop)
 
     def close(self) -> None:
-        """Do what `aclose` does, for callers without an event loop."""
+        """Close without an event loop; see `aclose`."""
         if self._connections:
             self._loop.submit(self._close()).result(CLOSE_SECONDS)
         self._loop.stop()
@@ -261,7 +261,7 @@ class McpServers:
         return await self._connection(self._find(server)).ask(work)
 
     async def _each(self, listing: Callable[[Client], Awaitable[Sequence[T]]]) -> list[tuple[str, Sequence[T]]]:
-        """Return what each server lists. One that fails is noted, and has nothing."""
+        """Return what each server lists. If a server fails, that is reported in `problems`."""
 
         async def one(name: str) -> tuple[str, Sequence[T]]:
             try:
@@ -353,7 +353,7 @@ class McpServers:
     async def _hold(
         self, server: McpServer, key: str, owner: str, begin: Callable[[HeldCall], Awaitable[Envelope]]
     ) -> HeldCall | None:
-        """Return the call of this key: the one that is held, or a new one."""
+        """Return the open call of this key, or start a new one."""
         calls = self._held(server)
         return calls.find(key) or await calls.begin(key, owner, begin)
 
@@ -403,7 +403,7 @@ class McpServers:
     # Questions of servers.
 
     def _callbacks(self, server: McpServer) -> _Callbacks:
-        """Return what answers the questions that the server may ask."""
+        """Return the callbacks that answer the questions of a server."""
         if self._answer is None and not (server.elicitation or server.sampling):
             return {}
         from evener.mcp.held_calls import answer_elicitation, ask_elicitation, ask_sampling
@@ -430,7 +430,7 @@ class McpServers:
         return self._held(server).find(key)
 
     async def _converse(self, held: HeldCall, server: McpServer, key: str) -> Envelope:
-        """Put each question of a call to the user or the model, until its result is there. On the loop of the run."""
+        """Ask each question of a call until its result arrives. Runs on the event loop of the run."""
         from evener.mcp.questions import put_question
 
         while True:
@@ -449,8 +449,10 @@ class McpServers:
             await self._loop.run(held.answer(found, given))
 
     async def _is_repeatable(self, server: McpServer, key: str) -> bool | None:
-        """Say whether an interrupted call that changes something took effect: False if it goes on, or waits for an answer that
-        the server was never given and expects with a second call. None: not known.
+        """Return False if an interrupted call did not take effect: it is still open, or the server expects it again with an
+        answer.
+
+        None if that is not known.
         """
         if await self._loop.run(self._find_held(server, key)):
             return False
@@ -479,7 +481,7 @@ def _digest(listed: ListedTool) -> str:
 
 
 def _effect(server: McpServer, listed: ListedTool) -> Effect:
-    """Return what the server says that repeating does, as far as the user trusts the server."""
+    """Return the effect that the server declares for a tool, if the user trusts the server."""
     hints = listed.annotations
     if not server.trusted or hints is None:
         return "write"

@@ -34,7 +34,7 @@ GRACE = 2.0
 
 @asynccontextmanager
 async def open_process(server: McpServer, tail: list[str]) -> AsyncIterator[TransportStreams]:
-    """Start the server. `tail` gets the last of what it writes to its error output, and why it was given up."""
+    """Start the server's process. `tail` collects the end of its standard error, and the reason if it was terminated."""
     process = await asyncio.create_subprocess_exec(
         server.command,
         *server.args,
@@ -88,7 +88,7 @@ async def open_process(server: McpServer, tail: list[str]) -> AsyncIterator[Tran
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return few variables of ours (no keys) and those that the server is given."""
+    """Return a few of our variables (no keys), and those configured for the server."""
     return {**get_default_environment(), **given}
 
 
@@ -104,7 +104,7 @@ async def _line(pipe: asyncio.StreamReader, tail: list[str]) -> bytes | None:
 
 
 def _parse(line: bytes) -> SessionMessage | None:
-    """Return the message of a line; None for what is no message: servers print to their output."""
+    """Return the message of a line; None for other output."""
     raw = _decode(line.removeprefix(BOM_UTF8))
     if not isinstance(raw, dict):
         return None
@@ -115,7 +115,7 @@ def _parse(line: bytes) -> SessionMessage | None:
 
 
 def _decode(line: bytes) -> object:
-    """Return the JSON of a line, None if it is none. Half of a character, as in `\\ud800`, becomes a question mark."""
+    """Return the JSON value of a line; None if it is not JSON. A lone surrogate becomes a question mark."""
     with suppress(msgspec.DecodeError, RecursionError):
         return msgspec.json.decode(line)
     text = line.decode(errors="replace")
@@ -143,7 +143,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drained(process: asyncio.subprocess.Process) -> None:
-    """Wait until it is gone, reading away what it still writes: a full pipe would keep it from ending."""
+    """Wait until the process has ended, and discard its output: a full pipe would keep it from ending."""
     pipes = (pipe for pipe in (process.stdout, process.stderr) if pipe is not None)
     await asyncio.gather(process.wait(), *map(_discard, pipes))
 

@@ -143,7 +143,9 @@ class Model:
         return self._price(ask, self._most_prompt(ask), self._most_output(ask))
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Return the ask with an output limit so low that the call costs no more than this; None if that leaves no answer."""
+        """Return the ask with an output limit so low that the call costs at most `money`; None if no room for an answer is
+        left.
+        """
         prompt, most = self._most_prompt(ask), self._most_output(ask)
         fixed = self._price(ask, prompt, 0)
         left, each = money - fixed, (self._price(ask, prompt, MILLION) - fixed) / MILLION

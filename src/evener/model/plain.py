@@ -174,7 +174,7 @@ class _PlainStream:
 
 
 def _losses(ask: Ask) -> tuple[Loss, ...]:
-    """What `complete(transcript, tools)` cannot be told."""
+    """Return the losses for everything that `complete(transcript, tools)` cannot receive."""
     why = "a provider of two members takes a conversation and tools, and no settings"
     found = [
         loss_of("dropped", f"setting.{name}", why)

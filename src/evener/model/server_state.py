@@ -63,15 +63,15 @@ class Resting(Protocol):
     """The driver's view of state on the provider's side: before a request, and after it."""
 
     def before(self, run: Run, model: str, target: Origin) -> Rest:
-        """Return what the next request to this model rests on."""
+        """Return the provider-side state for the next request to this model."""
         ...
 
     def answered(self, told: ev.Replied, answer: Answered, rest: Rest, transcript: Transcript) -> ev.Replied:
-        """Return the event with the losses, and with what the provider holds from here on. `transcript` is what was asked."""
+        """Return the event with the losses, and with what the provider stores from now on. `transcript` is what was sent."""
         ...
 
     def failed(self, event: ev.ModelFailed, error: EvenerError, rest: Rest) -> ev.ModelFailed:
-        """Return the event with what the failure says about what the provider holds."""
+        """Return the event with what the failure says about the state that the provider stores."""
         ...
 
 

@@ -426,7 +426,7 @@ class Stream:
         return deltas
 
     async def _slice(self) -> bytes:
-        """Return a slice of what has come. Yields to other tasks first: one piece may be a whole answer."""
+        """Return a part of the received bytes. First let other tasks run, because one piece may be a whole answer."""
         await asyncio.sleep(0)
         data, self._ahead = self._ahead[:SLICE], self._ahead[SLICE:]
         return bytes(data)
@@ -498,7 +498,7 @@ class Stream:
         self._pause_key(retried.error)
 
     def _pause_key(self, error: EvenerError) -> None:
-        """Pause all calls with the same key when the provider asks one of them to wait."""
+        """Pause all calls with the same key, if the provider asks this call to wait."""
         if isinstance(error, ProviderError) and error.retry_after:
             self._endpoint.limiter.pause(error.retry_after)
 

@@ -103,7 +103,7 @@ def model_attributes(model: str) -> dict[str, Attribute]:
 
 
 def asked_attributes(model: str) -> dict[str, Attribute]:
-    """Return who was asked aside: a model that wrote a summary."""
+    """Return the attributes of a model that was called outside of the conversation, to write a summary."""
     if not model:
         return {}
     return {"gen_ai.provider.name": provider_name(model), "gen_ai.request.model": model.partition(":")[2] or model}

@@ -91,9 +91,9 @@ def _list_texts(spans: Iterable[TraceSpan]) -> set[str]:
 
 
 def _may_hold_secrets(text: str) -> bool:
-    """False if certainly nothing would be taken out of any line of the text, and no line is too long.
+    """True if a line of the text may contain a secret or is too long. False is certain.
 
-    Not so certain of letters beyond ASCII: some of them are the same as others where case is ignored.
+    Letters beyond ASCII always return True, because some of them equal others if case is ignored.
     """
     if len(text) > CUT or not text.isascii() or known_net().may_hold(text.encode()):
         return True

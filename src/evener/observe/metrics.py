@@ -93,7 +93,7 @@ class Metrics:
         self._sums[name, labels] += seconds
 
     def text(self) -> str:
-        """Return everything in the text format."""
+        """Return all metrics in the text format of Prometheus."""
         lines: list[str] = []
         for name, (kind, help) in HELP.items():
             found = [f"{name}{_written(labels)} {value}" for (one, labels), value in self._counters.items() if one == name]

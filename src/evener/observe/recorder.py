@@ -221,7 +221,7 @@ class TraceFolder:
             os.close(file)
 
     def close(self, seconds: float) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is kept open."""
 
 
 RECORDER = TraceRecorder()

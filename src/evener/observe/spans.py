@@ -108,7 +108,7 @@ class _SpanFold:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request or a call is under way: no run stops like that, only its process."""
+        """True while a request or a call has no end. A run never stops in this state, only its process."""
         return self._request is not None or not self._calls.keys() <= self._paused
 
     def take(self, seq: int, event: ev.Event) -> None:

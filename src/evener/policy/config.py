@@ -61,7 +61,7 @@ class _Spot(msgspec.Struct, frozen=True):
 
     @contextmanager
     def blame(self, do: str = "Correct that field") -> Iterator[None]:
-        """Give this place to a UsageError of what is made inside."""
+        """Add this place in the file to a UsageError that is raised inside."""
         try:
             yield
         except BadRow:
@@ -74,7 +74,7 @@ class _Spot(msgspec.Struct, frozen=True):
 def read_policy(rows: object, *, file: str, default: object = None, root: str = "") -> Policy:
     """Return the policy that the tables `[[policy]]` and `[policy_default]` of a file describe.
 
-    `root` is the folder where relative paths start for rules that name no other: the folder that the tools work in.
+    `root` is the folder in which the tools work. Relative paths of rules without a root of their own begin there.
     """
     spot = _Spot(file, "policy")
     if not isinstance(rows, list):
@@ -110,7 +110,7 @@ def _read_rule(spot: _Spot, value: object, root: str) -> Rule:
 
 
 def _read_matcher(spot: _Spot, value: object, root: str) -> Matcher:
-    """Return the matcher that a table describes, or that a value is short for."""
+    """Return the matcher for a table, or for a value as its short form."""
     if isinstance(value, dict):
         return _read_table_matcher(spot, value, root)
     for one in value if isinstance(value, list) else [value]:
@@ -122,7 +122,7 @@ def _read_matcher(spot: _Spot, value: object, root: str) -> Matcher:
 def _read_table_matcher(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
     for key in table:
         if key not in WORDS:
-            raise _refuse_unknown(spot.at(key), key, WORDS, 'A path to an argument stands in quotes: "options.force" = true')
+            raise _refuse_unknown(spot.at(key), key, WORDS, 'Write a path to an argument in quotes: "options.force" = true')
     kinds = [key for key in KINDS if key in table] + ["bounds"] * any(key in table for key in BOUNDS)
     if len(kinds) != 1 or ("root" in table and kinds != ["path"]):
         raise spot.bad(
@@ -197,5 +197,5 @@ def _or(words: Iterable[str]) -> str:
 
 
 def _name(value: object) -> str:
-    """Return what a value is, without the value."""
+    """Return the kind of a value, for an error message that must not show the value."""
     return NAMES.get(type(value), "a value of this kind")

@@ -42,14 +42,17 @@ IGNORABLE = (
 
 
 def make_visible(text: str, *, instead: str = "") -> str:
-    """Return the text in compatible forms, with single spaces, and with `instead` for what cannot be seen. Case stays."""
+    """Return the text in its compatibility form, with single spaces, and with `instead` for invisible characters.
+
+    Case stays.
+    """
     if not (text.isascii() and text.isprintable()):
         text = text.translate({ord(char): _compatible(char, instead) for char in set(text)})
     return " ".join(text.split())
 
 
 def fold_text(text: str) -> str:
-    """Return the text in compatible forms, with single spaces, without invisible characters and without case."""
+    """Return the text in its compatibility form, with single spaces, without invisible characters, and without case."""
     return _fold_case(make_visible(text))
 
 
@@ -59,7 +62,7 @@ def readings(text: str) -> frozenset[str]:
 
 
 def has_breaks(text: str) -> bool:
-    """True if the text has more than one line by any convention."""
+    """True if the text has a line break of any kind."""
     return not BREAKS.isdisjoint(text)
 
 
@@ -73,7 +76,7 @@ def is_invisible(char: str) -> bool:
 
 
 def _fold_case(text: str) -> str:
-    """Fold case, then decompose: case folding may give characters that have a compatible form, and the other way round."""
+    """Fold case, then decompose: folded characters may have a compatibility form, and the reverse."""
     folded = text.casefold()
     return folded if folded.isascii() else folded.translate({ord(char): normalize("NFKD", char) for char in set(folded)})
 
@@ -107,7 +110,7 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
-    """Compile a pattern; raise Unsupported."""
+    """Compile a pattern. Raises Unsupported."""
     import re2
 
     options = re2.Options()
@@ -123,7 +126,7 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
 
 
 def fold_pattern(text: str) -> str:
-    """Return the pattern with its literal characters folded as `readings` folds a text: case of ASCII stays."""
+    """Return the pattern with its literal characters folded like a text in `readings`. ASCII letters keep their case."""
     pieces = re.findall(r"\\.|.", re.sub(r"\s+", " ", text), re.DOTALL)
     return "".join(piece if piece.isascii() else _fold_literal(piece[-1]) for piece in pieces)
 
@@ -149,7 +152,7 @@ UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Zs")
 
 
 def _check_path_pattern(pattern: str) -> None:
-    """Refuse a pattern for paths that could never fit, or not what it seems to say."""
+    """Refuse a pattern for paths that can never match, or that means something else than it seems to."""
     steps = pattern.split("/")
     if not pattern or ".." in steps or "\\" in pattern or any("**" in step and step != "**" for step in steps):
         raise UsageError(
@@ -159,7 +162,7 @@ def _check_path_pattern(pattern: str) -> None:
 
 
 def fits(path: str, pattern: str, *, root: str = "") -> Certainty:
-    """Return whether a path fits a pattern. Relative ones start from `root`; without one, what might fit is `unsure`."""
+    """Return whether a path matches a pattern. Relative paths begin at `root`; without a root, a possible match is `unsure`."""
     if len(path) > MOST_PATH or _is_doubtful(path):
         return "unsure"
     base = _steps(root, [])
@@ -175,7 +178,7 @@ def fits(path: str, pattern: str, *, root: str = "") -> Certainty:
 
 
 def _steps(path: str, base: Sequence[str] | None) -> list[str] | None:
-    """Return the steps of a path, the first one empty if it is absolute; None if it leaves the place where it starts.
+    """Return the steps of a path, the first one empty if it is absolute; None if the path leaves its starting folder.
 
     A relative path starts after the steps of `base`.
     """
@@ -196,7 +199,7 @@ def _is_absolute(steps: Sequence[str]) -> bool:
 
 
 def _is_doubtful(path: str) -> bool:
-    """True if some program may read this path as another one."""
+    """True if some program may interpret this path as another one."""
     if TRICKS.search(path):
         return True
     return not path.isascii() and any(_is_odd(char) for char in set(path) if char > "\x7f")
@@ -211,14 +214,14 @@ def _fold_steps(steps: Sequence[str]) -> list[str]:
 
 
 def _may_fit(steps: Sequence[str], wanted: Sequence[str]) -> bool:
-    """True if one is relative, the other absolute, and they might be the same in some folder."""
+    """True if one path is relative and the other absolute, and they could be the same in some folder."""
     if _is_absolute(steps):
         return _match(steps[1:], ["**", *wanted])
     return any(_match(steps, wanted[start:]) for start in range(1, len(wanted) + 1))
 
 
 def _match(steps: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Match step by step, all ways at once: `at` holds how many of the wanted steps may have been met."""
+    """Match step by step, for all alternatives at once. `at` has the numbers of pattern steps that may be matched so far."""
     at = _onward({0}, wanted)
     for step in steps:
         met = {place for place in at if place < len(wanted) and wanted[place] == "**"}
@@ -228,7 +231,7 @@ def _match(steps: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _onward(at: set[int], wanted: Sequence[str]) -> set[int]:
-    """Add the places that are reached when a `**` stands for no step at all."""
+    """Add the places that are reached if a `**` matches no step."""
     for place, want in enumerate(wanted):
         if place in at and want == "**":
             at.add(place + 1)
@@ -304,7 +307,7 @@ class Between(msgspec.Struct, frozen=True, kw_only=True):
             raise BadValue("Between needs a bound: give least, most, above or below.")
 
     def holds(self, number: float) -> bool:
-        """True if a number lies within."""
+        """True if the number lies within the bounds."""
         return not (
             (self.least is not None and number < self.least)
             or (self.most is not None and number > self.most)
@@ -375,7 +378,7 @@ def matcher_of(condition: Condition) -> Matcher:
 
 
 def judge(matcher: Matcher, value: object) -> Certainty:
-    """Return whether a value from a call's arguments fits."""
+    """Return whether a value of a call's arguments matches."""
     match matcher, value:
         case OneOf(), _:
             return best(judge(one, value) for one in matcher.matchers)
@@ -399,7 +402,7 @@ def judge(matcher: Matcher, value: object) -> Certainty:
 
 
 def best(answers: Iterable[Certainty]) -> Certainty:
-    """Return the surest of these answers."""
+    """Return the most certain of these answers."""
     found = set(answers)
     return "yes" if "yes" in found else "unsure" if "unsure" in found else "no"
 
@@ -430,7 +433,7 @@ def _text(matcher: Glob | Regex | Within, value: str) -> Certainty:
 
 @lru_cache(1_024)
 def _caseless_patterns(text: str) -> tuple[Pattern, ...]:
-    """Return the pattern for text in any case; where it has characters with another form, the pattern in that form, too."""
+    """Return the pattern for folded text, and a second one if it has characters whose compatibility form differs."""
     found: list[Pattern] = []
     for one in sorted({text, fold_pattern(text)}):
         with suppress(UsageError):  # a folded form may be no pattern; what was written still counts
@@ -480,7 +483,7 @@ def _between(matcher: Between, value: object) -> Certainty:
 
 
 def _read_number(text: str) -> float | None:
-    """Return the number that a text may be read as; None when it is none, or not a finite one."""
+    """Return the number that a text represents; None if it represents no finite number."""
     if len(text) > 100:
         return None
     try:

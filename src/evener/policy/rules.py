@@ -68,11 +68,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         force_setattr(self, "arguments", MappingProxyType(matchers))
 
     def is_about(self, tool: str, effect: Effect) -> bool:
-        """True if the rule names a tool, whatever the arguments."""
+        """True if the rule's tool and effect match, whatever the arguments are."""
         return fnmatchcase(tool, self.tool) and (not self.effect or effect in self.effect)
 
     def matches(self, tool: str, effect: Effect, arguments: Seen) -> Certainty:
-        """Return whether the rule is about this call; never `unsure` for a rule that allows."""
+        """Return whether the rule matches this call. For a rule that allows, the answer is never `unsure`."""
         if not self.is_about(tool, effect):
             return "no"
         answers = {self._holds(path, matcher_of(wanted), arguments) for path, wanted in self.arguments.items()}
@@ -150,25 +150,25 @@ class Policy(msgspec.Struct, frozen=True):
             raise UsageError(f"Two rules are called {twice!r}: a decision must name one rule. Rename one of them.")
 
     def named(self, number: int) -> str:
-        """Return the name of a rule by its place, counted from 0: its own, or `rule 3`."""
+        """Return the name of the rule at this place, counted from 0: its own name, or `rule 3`."""
         return self.rules[number].name or f"rule {number + 1}"
 
     def under(self, above: "Policy") -> "Policy":
-        """Return this policy, restricted by another one: the strictest verdict counts."""
+        """Return this policy restricted by another one: the strictest verdict counts."""
         return msgspec.structs.replace(self, also=(*self.also, above))
 
     def covers(self, above: "Policy") -> bool:
-        """True if this policy holds all rules and defaults of another one, so that it forbids what that one does."""
+        """True if this policy contains all rules and defaults of another one, so that it forbids whatever that one forbids."""
         own = self._parts()
         return all(part in own for part in above._parts())
 
     def _parts(self) -> list[tuple[tuple[Rule, ...], Defaults]]:
-        """Return the rules and defaults of this policy and of those that apply, too, but for such as forbid nothing."""
+        """Return the rules and defaults of this policy and of those above it. Policies that forbid nothing are left out."""
         here = [(self.rules, self.default)] if self.rules or self.default != Defaults.all("allow") else []
         return here + [part for policy in self.also for part in policy._parts()]
 
     def explain(self, call: ToolCall, *, effect: Effect = "write", approval: bool = False) -> str:
-        """Return a sentence on the ruling and on which rules did not apply. It repeats no value of an argument."""
+        """Return a sentence about the ruling, and about the rules that did not match. It contains no argument values."""
         decision = decide(call, effect=effect, approval=approval, policy=self)
         words = {"allow": "is allowed", "deny": "is denied", "ask": "waits for approval"}[decision.verdict]
         names = [self.named(number) for number in range(len(self.rules))]
@@ -184,7 +184,7 @@ OPEN = Policy(default=Defaults.all("allow"))
 
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:
-    """Return the ruling on a call. `approval`: its tool wants approval, unless a rule says otherwise."""
+    """Return the ruling about a call. `approval`: its tool requires approval, unless a rule decides otherwise."""
     others = [decide(call, effect=effect, policy=one) for one in policy.also]
     return strictest((_decide_alone(call, effect, approval, policy), *others))
 
@@ -207,14 +207,14 @@ def _decide_alone(call: ToolCall, effect: Effect, approval: bool, policy: Policy
 
 
 def strictest(decisions: Sequence[Ruling]) -> Ruling:
-    """Return the strictest of several, the first one of equals: so a policy that is trusted less can forbid, not permit."""
+    """Return the strictest ruling, the first of equals. So a less trusted policy can forbid, but not permit."""
     if not decisions:
         raise UsageError("There is no decision to choose from. Give at least one.")
     return max(decisions, key=lambda decision: STRICTNESS.index(decision.verdict))
 
 
 def _arguments(call: ToolCall) -> Seen:
-    """Return the arguments, if every JSON parser reads them alike: no repeated key, no excessive depth."""
+    """Return the arguments if all JSON parsers read them in the same way: no repeated key, no excessive depth."""
     try:
         found = json_object(call.raw, "The arguments")
     except (BadValue, ValueError):
@@ -228,7 +228,10 @@ def path_steps(path: str) -> list[str]:
 
 
 def _values(arguments: object, path: Sequence[str]) -> list[object]:
-    """Return the values at a path: MISSING for each that is not there, OPAQUE where the path leads through another type."""
+    """Return the values at a path:
+
+    MISSING for each that does not exist, OPAQUE if the path goes through a value of another type.
+    """
     found: list[object] = [arguments]
     for step in path:
         found = [part for value in found for part in _below(value, step)]
@@ -295,7 +298,7 @@ def _names(node: Node) -> Mapping[str, object]:
 
 
 def _nodes_below(node: Node, step: str, root: Schema, depth: int) -> list[Node]:
-    """Return the schemas for what may stand under a name, or under each name for `*`; True for anything at all."""
+    """Return the schemas of the value with this name, or of all values for `*`; True stands for any value."""
     if depth > MOST_DEEP or not isinstance(node, dict):
         return [] if node is False else [True]
     target = node.get("$ref")

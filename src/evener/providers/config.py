@@ -164,10 +164,10 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
 
 
 def find_project(config: Config, start: Path, *, environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder of the project that `start` is in, and whether the user trusts it.
+    """Return the folder of the project that contains `start`, and whether the user trusts it.
 
     It is the nearest folder with a project file or a repository, or one that the user trusts; else `start` itself. The home
-    folder and the folder of our config are the user's own. A clone inside a trusted folder is another project.
+    folder and our config folder belong to the user. A clone inside a trusted folder is a different project.
     """
     home, own = _home(environ), config_folder(environ)
     here = Path(realpath(start))  # what is named by way of a trusted folder, as in trusted/../clone, is not inside it
@@ -189,7 +189,7 @@ def _home(environ: Mapping[str, str]) -> Path | None:
 
 
 def _folder(start: Path | None) -> Path | None:
-    """Return the folder to start from; None when the working folder has been deleted."""
+    """Return the folder to start from; None if the working folder was deleted."""
     try:
         return (start or Path.cwd()).absolute()
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def _folder(start: Path | None) -> Path | None:
 
 
 def _nearest(below: Path | None, home: Path | None) -> Path | None:
-    """Return the first project file on the way up, which ends at the home folder or the root."""
+    """Return the first project file in this folder or above, up to the home folder or the root."""
     if below is None:
         return None
     ends = {home, home.resolve()} if home else set()
@@ -238,7 +238,7 @@ def _parse_settings(place: FieldPlace, document: Table) -> _Settings:
 
 
 def _misfit(place: FieldPlace, document: Table) -> BadRow:
-    """Return the error for the first setting that is of another type."""
+    """Return the error for the first setting of a wrong type."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(_Settings)}
     for name in kinds.keys() & document.keys():
         value, where = document[name], place.at(name)
@@ -252,7 +252,7 @@ def _misfit(place: FieldPlace, document: Table) -> BadRow:
 
 
 def _parse_policy(file: str, document: Table, root: Path | None) -> tuple[Policy | None, dict[str, str]]:
-    """Return the rules of the file, each with a name that tells where it stands, and the defaults that it states."""
+    """Return the rules of the file, each with a name that shows its place, and the defaults that the file sets."""
     stated = document.get("policy_default")
     if "policy" not in document and stated is None:
         return None, {}
@@ -269,7 +269,7 @@ def _parse_policy(file: str, document: Table, root: Path | None) -> tuple[Policy
 
 
 def _trusted(sheets: Iterable[Sheet], home: Path | None) -> tuple[str, ...]:
-    """Return the folders that the user's own file names. No other file counts: a project cannot vouch for itself."""
+    """Return the folders that the user's own file trusts. No other file counts: a project cannot declare itself trusted."""
     return tuple(str(_expand(one, home).resolve()) for sheet in sheets for one in sheet.settings.trusted)
 
 
@@ -278,7 +278,7 @@ def _expand(folder: str, home: Path | None) -> Path:
 
 
 def _restrict(sheet: Sheet) -> Sheet:
-    """Return the sheet as one that can only forbid. Raises BadRow if it sets what is sent where, or what is read or run."""
+    """Return the sheet as one that can only forbid. Raises BadRow if it sets where data is sent, or what is read or run."""
     for key in sheet.keys:
         if TRUST[key] != "refused":
             continue
@@ -298,7 +298,7 @@ def _restrict(sheet: Sheet) -> Sheet:
 
 @cache
 def _merge_none() -> Config:
-    """Return the config without any file, made once."""
+    """Return the config for the case that there is no file. It is made once."""
     return _merge([])
 
 
@@ -321,7 +321,7 @@ def _merge(sheets: list[Sheet], *, project: str = "", trusted: tuple[str, ...] =
 
 
 def _merge_servers(sheets: list[Sheet]) -> Mapping[str, NamedServer]:
-    """Return the MCP servers by name, as `_merge_harnesses` does."""
+    """Return the MCP servers by name, merged like `_merge_harnesses`."""
     found: dict[str, NamedServer] = {}
     for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
         found |= {name: NamedServer(one, sheet.page.file, not sheet.foreign) for name, one in sheet.settings.mcp.items()}
@@ -329,7 +329,7 @@ def _merge_servers(sheets: list[Sheet]) -> Mapping[str, NamedServer]:
 
 
 def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
-    """Return the harnesses by name. The later file wins; one that is not trusted takes no name from another."""
+    """Return the harnesses by name. A later file overrides an earlier one, unless the later one is untrusted."""
     found: dict[str, NamedHarness] = {}
     for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
         file, trusted = sheet.page.file, not sheet.foreign
@@ -338,9 +338,10 @@ def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
 
 
 def _merge_policies(sheets: list[Sheet]) -> Policy | None:
-    """Return one policy. Rules of later files come first, defaults are replaced one by one; a foreign file's only tightens.
+    """Return one policy. Rules of later files come first, and defaults are replaced one by one; an untrusted file can only
+    restrict.
 
-    Without a policy of the user's, every call runs but those of tools that need approval: a project cannot change that.
+    Without a policy of the user, every call runs except those of tools that need approval. A project cannot change that.
     """
     own = [sheet for sheet in sheets if sheet.policy is not None and not sheet.foreign]
     foreign = tuple(_mark_rules(sheet) for sheet in sheets if sheet.policy is not None and sheet.foreign)
@@ -361,7 +362,7 @@ def _merge_policies(sheets: list[Sheet]) -> Policy | None:
 
 
 def _mark_rules(sheet: Sheet) -> Policy:
-    """Return the policy of a sheet with rule names that cannot be taken for those of the user's own rules."""
+    """Return the policy of a sheet with rule names that differ from those of the user's own rules."""
     policy = sheet.policy or Policy()
     file = Path(sheet.page.file).name
     names = [rule.name if rule.name.endswith(f" of {file}") else f"{rule.name} ({file})" for rule in policy.rules]
@@ -370,7 +371,7 @@ def _mark_rules(sheet: Sheet) -> Policy:
 
 
 def _check(place: FieldPlace, name: str, *, rows: Rows, aliases: Mapping[str, str]) -> None:
-    """Raise BadRow, with the place where it was written, for a name that leads to no model."""
+    """Raise BadRow, with the place in the file, for a name that does not lead to a model."""
     try:
         parse_model(name, rows=rows, aliases=aliases)
     except UsageError as error:

@@ -77,7 +77,10 @@ def find_key(provider: Provider, *, environ: Mapping[str, str], file: Path | Non
 
 
 def find_value(variables: Sequence[str], *, environ: Mapping[str, str], file: Path | None) -> Key | None:
-    """Return the value of the first variable that is set, in the environment before the file. A blank one is not set."""
+    """Return the value of the first variable that is set; the environment comes before the file.
+
+    A blank value counts as not set.
+    """
     environ = Environment(environ)
     for name in variables:
         if environ.get(name, "").strip():
@@ -105,7 +108,7 @@ def require_key(provider: Provider, *, environ: Mapping[str, str], file: Path | 
 
 
 def account_values(provider: Provider, *, environ: Mapping[str, str], file: Path | None) -> dict[str, str]:
-    """Return the account's parts of the provider's address, for `Provider.url`."""
+    """Return the account's parts of the provider's address, to be passed to `Provider.url`."""
     return {one.name: _require(provider, one, environ=environ, file=file) for one in provider.url_env}
 
 
@@ -127,7 +130,7 @@ def _require(provider: Provider, part: Variable, *, environ: Mapping[str, str], 
 
 
 def check_secret(text: str, source: str) -> str:
-    """Return a key as it can be sent: stripped, one word of plain characters. Errors do not repeat it."""
+    """Return a key in the form in which it is sent: stripped, one word of plain characters. Errors do not contain it."""
     bare = text.strip()
     if not PLAIN.fullmatch(bare) or len(bare) > MOST_SECRET:
         del text, bare  # a traceback may be printed with its locals
@@ -174,7 +177,7 @@ def store_key(file: Path, variable: str, secret: str) -> None:
 
 
 def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
-    """Remove these from the file; return those that were there."""
+    """Remove these variables from the file. Return those that existed."""
     if not os.path.isdir(file.parent):
         return ()
     with _locked(file):
@@ -186,7 +189,7 @@ def remove_keys(file: Path, variables: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parse(file: Path, content: Secret[bytes]) -> dict[str, str]:
-    """Parse the file. The parser's own message is left out of errors: it could repeat a part of a key."""
+    """Parse the file. The parser's own message is not shown, because it could contain a part of a key."""
     try:
         stored = tomllib.loads(content.reveal().decode()) if len(content.reveal()) <= MOST_FILE else None
     except (ValueError, RecursionError):
@@ -216,7 +219,7 @@ def _check_file(file: Path, found: os.stat_result) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder in which other users could replace the file. That they see it exists is no harm."""
+    """Refuse a folder in which other users could replace the file. They may see that the file exists."""
     found = folder.lstat()
     if stat.S_ISLNK(found.st_mode):
         raise _symbolic_link(folder)

@@ -55,7 +55,7 @@ class FieldPlace(msgspec.Struct, frozen=True):
         return FieldPlace(self.file, self.row, f"{self.field}.{field}" if self.field else field)
 
     def bad(self, what: str, do: str) -> BadRow:
-        """Return the error to raise: what is wrong here, and what to do."""
+        """Return the error to raise: what is wrong at this place, and what to do."""
         where = ", ".join(part for part in (self.file, self.row, self.field and f"field {self.field!r}") if part)
         return BadRow(f"{where}: {what}. {do}.")
 
@@ -116,13 +116,16 @@ def _list(names: Iterable[object]) -> str:
 
 
 def _list_known(names: Iterable[str]) -> _TextRule:
-    """Return the rule that each text is one of these."""
+    """Return a rule that accepts only these texts."""
     names = tuple(names)
     return _TextRule(re.compile("|".join(map(re.escape, names))), "{wrong} is not known", f"Known are {_list(names)}")
 
 
 def _shape(pattern: str, what: str, do: str) -> _TextRule:
-    """Return the rule that each text has this shape. The text is not repeated: it may be a secret in the wrong place."""
+    """Return a rule that accepts only texts that match the pattern.
+
+    Errors do not contain the text: it may be a misplaced secret.
+    """
     return _TextRule(re.compile(pattern, re.ASCII), f"it is not {what} (not shown here: it might be a secret)", do)
 
 
@@ -316,7 +319,7 @@ class Rows(msgspec.Struct, frozen=True):
         raise UsageError(f"There is no provider {name!r}. {known} A row in a file of your own adds one.")
 
     def facts(self, provider: str, model: str) -> Facts:
-        """Return what holds for this model at this provider."""
+        """Return the provider's row, window and quirks for this model."""
         row = self.provider(provider)
         covering = tuple(one for one in self.models if one.covers(row, model))
         covering = covering[max((number for number, one in enumerate(covering) if one.fresh), default=0) :]
@@ -324,7 +327,10 @@ class Rows(msgspec.Struct, frozen=True):
         return Facts(row, model, windows[-1] if windows else 0, _resolve(row, covering))
 
     def quirks(self, provider: str, model: str) -> Quirks:
-        """Return how this model at this provider deviates. Equal arguments get the same object: encoders reuse work by it."""
+        """Return the quirks of this model at this provider.
+
+        Equal arguments get the same object, so that encoders can reuse work.
+        """
         return self.facts(provider, model).quirks
 
 
@@ -468,7 +474,7 @@ def merge_rows(pages: Sequence[RowFile]) -> Rows:
 
 
 def _overlay(base: Table, fields: Table) -> Table:
-    """Return one row's fields with another's laid over them; tables within are laid over each other, too."""
+    """Return the fields of one row overridden by those of another, also within nested tables."""
     nested = {
         name: {**_table(base[name]), **_table(fields[name])}
         for name in base.keys() & fields.keys()
@@ -482,7 +488,7 @@ def _table(value: object) -> Table:
 
 
 def _inherit(place: FieldPlace, name: str, stated: Mapping[str, Table], seen: tuple[str, ...] = ()) -> Table:
-    """Return a row's fields over those that it inherits from the one it is `like`."""
+    """Return a row's fields, with those that it inherits by `like`."""
     fields = dict(stated[name])
     other = fields.pop("like", None)
     if other is None:
@@ -557,9 +563,10 @@ class ModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_model(text: str, *, rows: Rows, aliases: Mapping[str, str] = ALIASES) -> ModelName:
-    """Return the provider and the model that a text names. Raises UsageError.
+    """Return the provider and the model of a text. Raises UsageError.
 
-    The first `:` or `/` ends the provider's name; the model's may hold more of both. An alias stands for the whole text.
+    The first `:` or `/` ends the provider's name; the model's name may contain more of them. An alias stands for the whole
+    text.
     """
     name = resolve_alias(_check_name(text), aliases)
     cut = re.search("[:/]", name)
@@ -574,7 +581,7 @@ def parse_model(text: str, *, rows: Rows, aliases: Mapping[str, str] = ALIASES) 
 
 
 def resolve_alias(text: str, aliases: Mapping[str, str]) -> str:
-    """Return what an alias stands for, and a text that is no alias as it is. An alias may stand for another one, once."""
+    """Return the text for which an alias stands; a text that is no alias unchanged. An alias may refer to one other alias."""
     first = aliases.get(text)
     if first is None:
         return text
@@ -632,7 +639,7 @@ def _no_provider_named(name: str, rows: Rows, aliases: Mapping[str, str]) -> Usa
 
 
 def _suggestions(name: str, rows: Rows) -> list[str]:
-    """Return the providers that have such a model: its maker, then those that the model rows name with it."""
+    """Return providers that have such a model: its maker first, then those that model rows name."""
     plain = plain_name(name)
     makers = [provider for pattern, provider in MAKERS if fnmatchcase(plain, pattern) and _is_provider(provider, rows)]
     stated = [provider.name for provider in rows.providers if _states(rows, provider, name)]
@@ -640,6 +647,6 @@ def _suggestions(name: str, rows: Rows) -> list[str]:
 
 
 def _states(rows: Rows, provider: Provider, name: str) -> bool:
-    """True if a row names this provider with such a model, and no row says that the name means another model there."""
+    """True if a row names this provider with such a model, and no row says that the name is another model there."""
     covering = [row for row in rows.models if row.match != ("*",) and row.covers(provider, name)]
     return any(provider.name in row.providers for row in covering) and not any(row.fresh for row in covering)

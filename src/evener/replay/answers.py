@@ -71,7 +71,7 @@ class RecordedModel:
         return Ask(transcript, Origin(wire="recorded", provider="recorded", model=self._name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """Return what was reserved for the recorded request, or was more than there was left."""
+        """Return the amount that was reserved for the recorded request, or more than was left if there was no room for it."""
         del ask
         for event in self._tape.ahead():
             match event:
@@ -83,7 +83,7 @@ class RecordedModel:
         return Decimal(0)
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Return None: where it was too much, no shorter answer was possible either."""
+        """Return None: in the recording, too, no shorter answer was possible."""
         del ask, money
         return None
 
@@ -102,7 +102,7 @@ class RecordedModel:
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 
     def _shaped(self, event: ev.Replied, answer: ReplayedAnswer, shape: OutputShape) -> ReplayedAnswer:
-        """In the form that it was asked for: the one in which it means what the recording says."""
+        """Return the answer in the form that gives the recorded event."""
         tried = [
             replace(answer, form=form, output=text)
             for form in FORMS
@@ -123,7 +123,7 @@ def _is_same(told: ev.Replied, recorded: ev.Replied) -> bool:
 
 
 def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
-    """Return what may be the text of a structured answer."""
+    """Return the texts that may hold the structured answer in this form."""
     finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
     text = finals[-1] if finals and form == "tool" else strip_fence(reply.text) if form != "native" else reply.text
     return text, unwrap(text)
@@ -145,7 +145,7 @@ class _RecordedStream:
     @property
     def answer(self) -> ReplayedAnswer:
         if self._answer is None:
-            raise EvenerError("Nothing was read of the recorded answer yet. Read it to its end first.")
+            raise EvenerError("The recorded answer was not read yet. Read it to its end first.")
         return self._answer
 
     async def read(self) -> list[Delta]:

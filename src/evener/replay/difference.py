@@ -24,12 +24,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def kind_of(event: Event) -> str:
-    """Return the word for what happened, as it is stored."""
+    """Return the kind of an event, as it is stored."""
     return str(event.__struct_config__.tag)
 
 
 def compare_events(recorded: Event, replayed: Event, *, number: int) -> tuple[Difference, ...]:
-    """Return the fields in which two events differ; events of another kind differ in that alone."""
+    """Return the fields in which two events differ. Events of different kinds differ only in `kind`."""
     if type(recorded) is not type(replayed):
         return (Difference(number, "kind", kind_of(recorded), kind_of(replayed)),)
     ours, theirs = encode_event(recorded), encode_event(replayed)

@@ -24,14 +24,14 @@ class RecordedMoment(msgspec.Struct, frozen=True):
 
 
 def begins(event: ev.Event | None) -> bool:
-    """True if nothing that a driver does leads to this: another one took over here, or the recording ends."""
+    """True if a driver never writes this event itself: a driver began here, or the recording has ended."""
     if isinstance(event, ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored):
         return event.cause == "user"
     return event is None or isinstance(event, Beginning)
 
 
 def moments(events: Sequence[ev.Event], state: RunState) -> list[RecordedMoment]:
-    """Return the events that one driver wrote, from the first on: up to where another one began."""
+    """Return the events that one driver wrote, with the state before each: up to the point where another driver began."""
     found: list[RecordedMoment] = []
     for event in events:
         extends = isinstance(event, ev.Continued) and state.finished is None
@@ -43,7 +43,7 @@ def moments(events: Sequence[ev.Event], state: RunState) -> list[RecordedMoment]
 
 
 def hit_of(event: ev.Event | None) -> ev.LimitHit | None:
-    """Return the limit at which a run stopped, or asked whether to go on."""
+    """Return the limit at which a run stopped, or at which a user was asked whether to continue; None for other events."""
     match event:
         case ev.Finished(limit=hit) | ev.ApprovalAsked(questions=(ev.Question(limit=hit),)):
             return hit

@@ -47,7 +47,10 @@ DENIED = "Denied"
 
 
 def add_facts(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
-    """Give events of an earlier version the facts that they state in words only; later events pass as they are."""
+    """Yield the events.
+
+    Those of an earlier version get the fields that they had only as sentences; later ones are unchanged.
+    """
     has_facts = False
     for event in events:
         if isinstance(event, ev.Configured):
@@ -70,7 +73,7 @@ def _with_facts(event: ev.Event) -> ev.Event:
 
 
 def _hit(text: str) -> LimitHit | None:
-    """Return the limit that a sentence of `NoRoom` speaks of."""
+    """Return the limit that a sentence of `NoRoom` names."""
     if found := COUNTED.search(text):
         name = NAMES.get(found[4])
         around = found[1] == AROUND
@@ -90,7 +93,7 @@ def _number(text: str) -> int | Decimal:
 
 
 def _with_reason(event: ev.CallFinished) -> ev.CallFinished:
-    """With why the call was refused. In the oldest logs rule and hook stand in the metadata, a tool's own if it has run."""
+    """Return the event with the reason for a refused call. In the oldest logs rule and hook are in the metadata."""
     text = next((block.text for block in event.content if isinstance(block, TextBlock)), "")
     if event.by_hook or event.metadata == ONCE_BY_HOOK:
         said = text.removeprefix(CANCELLED)
@@ -107,7 +110,7 @@ def _with_reason(event: ev.CallFinished) -> ev.CallFinished:
 
 
 def write_as_old(event: ev.Event, recorded: ev.Event) -> ev.Event:
-    """Return the event as the version that wrote `recorded` would have: without facts that it did not write."""
+    """Return the event without the fields that the version which wrote `recorded` did not write."""
     match event, recorded:
         case ev.Configured(), _:
             return replace(event, setup=None)
@@ -128,7 +131,7 @@ def write_as_old(event: ev.Event, recorded: ev.Event) -> ev.Event:
 
 
 def _older(event: ev.CallFinished) -> tuple[str, ...]:
-    """Return the metadata that held in the oldest logs what has a field of its own by now."""
+    """Return the metadata in which the oldest logs kept facts that have fields now."""
     ruled = (msgspec.json.encode({"rule": event.rule}).decode(),) if event.rule else ()
     return (*ruled, ONCE_BY_HOOK) if event.by_hook else ruled
 
@@ -139,9 +142,9 @@ def _older(event: ev.CallFinished) -> tuple[str, ...]:
 def infer_setup(
     found: Sequence[RecordedMoment], state: RunState, *, past: Sequence[ev.Event], run: Sequence[ev.Event]
 ) -> ev.RunSetup:
-    """Return a setup that leads to the decisions of these events, and to no others.
+    """Return a setup from which the plan makes the same decisions as in these events.
 
-    `found` is what one driver wrote, from `state` on; `past` are the events before, `run` those of the whole run.
+    `found` is what one driver wrote, beginning with `state`. `past` are the events before, `run` those of the whole run.
     """
     chain = _chain_of(found, state, past)
     asked = [event for event in run if isinstance(event, ev.ApprovalAsked)]
@@ -167,7 +170,7 @@ def _chain_of(found: Iterable[RecordedMoment], state: RunState, past: Sequence[e
 
 
 def _of_chain(past: Sequence[ev.Event], state: RunState) -> tuple[str, ...]:
-    """Return the model that was asked last, if that was since the runs were set up as they are."""
+    """Return the model that was called last since the setup was last configured."""
     for event in reversed(past):
         if isinstance(event, ev.Configured):
             break
@@ -177,7 +180,7 @@ def _of_chain(past: Sequence[ev.Event], state: RunState) -> tuple[str, ...]:
 
 
 def _fetches_of(found: Iterable[RecordedMoment], chain: Iterable[str]) -> tuple[bool, ...]:
-    """Return for each model whether it was given media behind URLs as bytes: not if it was asked while some were missing."""
+    """Return for each model whether it gets media behind URLs as bytes: not if it was called while some were missing."""
     without = {
         moment.event.model
         for moment in found
@@ -213,7 +216,7 @@ def _whole(named: Mapping[str, str], name: str) -> int | None:
 
 
 def _find_named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
-    """Yield name and amount of each limit of the run's own that a stop, a question or a notice speaks of."""
+    """Yield name and value of each limit of the run that a stop, a question or a notice names."""
     for moment in found:
         hit = hit_of(moment.event)
         if hit is not None and not hit.around:
@@ -224,12 +227,12 @@ def _find_named(found: Iterable[RecordedMoment]) -> Iterator[tuple[str, str]]:
 
 
 def _counts(found: Iterable[RecordedMoment], cause: ev.StopCause) -> Iterator[int]:
-    """Return how many corrections there were where a run ended for this cause."""
+    """Yield the number of corrections before each end of the run for this cause."""
     return (one.state.corrections for one in found if isinstance(one.event, ev.Finished) and one.event.cause == cause)
 
 
 def _retries(found: Sequence[RecordedMoment]) -> int:
-    """Return the tries that were made after failures that could be tried again, and no more where there were no more."""
+    """Return the number of retries after failures. It is exact if the retries were used up."""
     least, most = 0, ENDLESS
     for place, moment in enumerate(found):
         event = moment.event
@@ -248,7 +251,7 @@ def _retries(found: Sequence[RecordedMoment]) -> int:
 
 
 def _repeats(found: Iterable[RecordedMoment]) -> tuple[int, int]:
-    """Return how often the same call came before the model was told, and before the end."""
+    """Return how often the same call was repeated before the warning, and before the end."""
     told, stopped = [ENDLESS], [ENDLESS]
     for moment in found:
         match moment.event:
@@ -261,7 +264,7 @@ def _repeats(found: Iterable[RecordedMoment]) -> tuple[int, int]:
 
 
 def _warn_at(found: Iterable[RecordedMoment], limits: Limits) -> float:
-    """Return the usual part of a limit, unless the model was told earlier or later."""
+    """Return the default share of a limit, unless the model was warned earlier or later."""
     told, untold = [1.0], [0.0]
     for moment in found:
         if not isinstance(moment.event, ev.ModelCalled):
@@ -294,7 +297,7 @@ def _parts(limits: Limits, state: RunState) -> Iterator[tuple[str, float]]:
 
 
 def _facts_of(found: Sequence[RecordedMoment]) -> dict[str, ToolFacts]:
-    """Return what each tool must have been, for these starts and results."""
+    """Return the facts about each tool that explain these starts and results."""
     facts: dict[str, ToolFacts] = {}
     for moment in found:
         for one in moment.state.calls:
@@ -322,12 +325,12 @@ def _status(moment: RecordedMoment, call: str) -> str:
 
 
 def _is_decided(moment: RecordedMoment, call: str) -> bool:
-    """True if a user decided that an interrupted call runs again."""
+    """True if a user decided that an interrupted call is run again."""
     return any(one.interrupt == "outcome" and one.question.key.endswith(f":{call}") for one in moment.state.questions)
 
 
 def _sequential(found: Sequence[RecordedMoment]) -> set[str]:
-    """Return the tools of batches that went one by one, without those that were seen to go at once with others."""
+    """Return the tools of batches that ran one by one, except those that ran in parallel with others elsewhere."""
     single: set[str] = set()
     together: set[str] = set()
     ran: set[str] = set()

@@ -33,14 +33,14 @@ class RecordedCaller:
 
     @property
     def shares(self) -> bool:
-        """False: the log has the result of each call, in its place."""
+        """False: the log has a result for each call."""
         return False
 
     def digest(self, call: ToolCall) -> str:
         return digest_of(call, self._schemas.get(call.name, ""))
 
     async def run(self, call: ToolCall, site: CallSite) -> ev.CallFinished | ev.CallPaused:
-        """Return the result, once it is its turn."""
+        """Return the recorded result, once the recording has reached it."""
         del site
 
         def mine(event: ev.Event) -> bool:
@@ -53,7 +53,7 @@ class RecordedCaller:
         return self._result(found, call)
 
     async def verify(self, call: ToolCall, site: CallSite) -> ev.CallFinished | None:
-        """Return what was found out about an interrupted start. None: it was started again."""
+        """Return the recorded result of `verify` for an interrupted start; None if the call was started again."""
         del site
 
         def mine(event: ev.Event) -> bool:
@@ -70,7 +70,7 @@ class RecordedCaller:
         return ev.CallFinished(at=0.0, call=call.id, ok=False)
 
     def _result(self, event: ev.Event, call: ToolCall) -> ev.CallFinished:
-        """Return the result as the tool gave it: what the driver adds to it is taken off. Inner runs are counted."""
+        """Return the result as the tool gave it, without what the driver added. The usage of inner runs is charged."""
         if not isinstance(event, ev.CallFinished):
             raise EvenerError(f"The recording has no result for call {call.id}.")
         self._count(call, event.nested)
@@ -79,7 +79,7 @@ class RecordedCaller:
         return replace(event, content=content, nested=None)
 
     def _count(self, call: ToolCall, nested: ev.Nested | None) -> None:
-        """Charge the present call with what its inner runs used. The budget knows what was counted of it before."""
+        """Charge the present call with the usage of its inner runs, without the part that was charged before."""
         site = current_site.get()
         if nested is None or site is None:
             return
@@ -140,12 +140,12 @@ class RecordedRoom:
         return (after,) if isinstance(after, ev.Evicted) and after.cause != "user" else ()
 
     def answered(self, host: RoomHost, model: Askable, usage: Usage) -> None:
-        """Do nothing: what was learnt is in what was done."""
+        """Do nothing: the recorded evictions already depend on what was reported."""
         del host, model, usage
 
 
 def recorded_hooks(tape: Tape) -> Hooks:
-    """Hooks cancel the calls again that hooks cancelled."""
+    """Return hooks that cancel the calls which hooks cancelled in the recording."""
 
     def cancelled(moment: Moment) -> HookAnswer:
         asked = moment.call.id if moment.call else None
@@ -161,7 +161,7 @@ def recorded_hooks(tape: Tape) -> Hooks:
 
 
 def recorded_router(tape: Tape, models: Sequence[str]) -> Callable[[RunState, str], str]:
-    """Choose the models again that were chosen: of a request that is about to be sent, the recording has the model."""
+    """Return a router that chooses the recorded model of each request."""
 
     def chosen(state: RunState, model: str) -> str:
         del state
@@ -193,11 +193,11 @@ class RecordedLog:
         return self._tape.at
 
     async def append(self, *events: ev.Event) -> tuple[ev.Event, ...]:
-        """They were taken down when they were dated."""
+        """Return the events: `Tape.dated` has recorded them already."""
         return events
 
     async def notes(self) -> Sequence[Note]:
-        """Return what was said here, up to the next event that is not a user's."""
+        """Return the notes that users sent at this point of the recording, up to the next event of another kind."""
         found: list[Note] = []
         decided: list[ev.ApprovalDecided] = []
         for event in self._tape.ahead():
@@ -213,15 +213,15 @@ class RecordedLog:
         return found + ([_decisions(decided)] if decided else [])
 
     async def settle(self, number: int, *events: ev.Event) -> tuple[ev.Event, ...]:
-        """Settle the note: it has led to its events."""
+        """Return the events of the note."""
         del number
         return events
 
     async def renew(self) -> None:
-        """Do nothing: no other holder wants it."""
+        """Do nothing: there is no other holder."""
 
     async def aclose(self, *, left: bool = False) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is no lease."""
         del left
 
 

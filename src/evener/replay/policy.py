@@ -11,7 +11,7 @@ from evener.transcript.blocks import ToolCall
 
 
 def run_around(tape: Tape) -> list[ev.Event]:
-    """Return the events of the run that is under way, those before and those to come."""
+    """Return all events of the present run, before and after this point."""
     first = last = tape.at
     while first > 0 and not isinstance(tape.recorded[first - 1], ev.Prompted):
         first -= 1
@@ -21,9 +21,9 @@ def run_around(tape: Tape) -> list[ev.Event]:
 
 
 def gate_of(tape: Tape, specs: Iterable[ToolSpec], interrupts: Iterable[ev.Interrupt], run: Iterable[ev.Event]) -> ApprovalGate:
-    """Return a gate that asks what was asked and denies what was denied.
+    """Return a gate that asks and denies as in the recording.
 
-    Digests are made anew, so that a changed call or tool is found. `run` are the events of the run.
+    Digests are computed again, so that a changed call or tool is detected. `run` are the events of the run.
     """
     schemas = {spec.name: spec.schema for spec in specs}
 
@@ -34,7 +34,7 @@ def gate_of(tape: Tape, specs: Iterable[ToolSpec], interrupts: Iterable[ev.Inter
 
 
 def _is_ruled(event: ev.Event) -> bool:
-    """True if a policy or a tool judged calls when this happened."""
+    """True if the event shows that a policy or a tool judged calls."""
     match event:
         case ev.ApprovalAsked(interrupt="tool"):
             return True
@@ -64,7 +64,7 @@ def _judge(tape: Tape, call: ToolCall, digest: str) -> Judgement:
 
 
 def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
-    """Until the model is asked again."""
+    """Yield the events up to the next request to the model."""
     for event in events:
         if isinstance(event, ev.ModelCalled | ev.Prompted):
             return
@@ -72,7 +72,7 @@ def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
 
 
 def _was_asked(tape: Tape, call: ToolCall) -> str:
-    """True if it was asked about before: then it waits, or was decided."""
+    """Return "ask" if the recording has a question about this call before this point, else "allow"."""
     for place in range(tape.at - 1, -1, -1):
         match tape.recorded[place]:
             case ev.ApprovalAsked(interrupt="tool", questions=questions):

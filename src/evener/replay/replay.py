@@ -48,7 +48,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the same happened again."""
+        """True if the replay gave the same events."""
         return not self.differences
 
 
@@ -90,7 +90,7 @@ class _Replay:
         return Replayed(tuple(tape.made), tuple(self._differences))
 
     def _begin(self) -> None:
-        """Take what a driver was given as it is, as far as it can be what it was."""
+        """Apply the recorded events with which a driver began. Raises Strayed if one does not fit the state."""
         tape = self._tape
         while (event := tape.next) is not None and begins(event):
             if isinstance(event, ev.Continued) and self._state.finished is None:
@@ -115,7 +115,7 @@ class _Replay:
             self._state, self._driving = driver.state, None
 
     def _check_done(self, before: int) -> None:
-        """Check that the recording is over when the driver is, unless a user came and said something."""
+        """Check that the recording has ended together with the driver, or continues with an action of a user."""
         tape = self._tape
         event = tape.next
         if event is None:
@@ -126,7 +126,7 @@ class _Replay:
         raise Strayed(Difference(tape.at + 1, "kind", kind_of(event), "nothing: there is nothing to do"))
 
     def _go_on(self) -> None:
-        """After a difference: with what was recorded, from the next place on where a plan is made."""
+        """Apply recorded events after a difference, up to the next point at which the plan is made."""
         tape = self._tape
         while (event := tape.next) is not None:
             self._state = apply(self._state, event)
@@ -154,7 +154,10 @@ class _Replay:
         )
 
     def _make_agent(self, found: list[RecordedMoment]) -> Agent:
-        """Return what the recorded driver was made with, or the harness's own agent; all outside of it is played back."""
+        """Return the recorded driver's agent, or the harness's own.
+
+        Its models, tools and provider-side state are played back.
+        """
         tape, config, agent = self._tape, self._state.config, self._agent
         run = run_around(tape)
         recorded = config.setup if config else None
@@ -195,17 +198,20 @@ class _Replay:
         }
 
     def _present(self) -> RunState:
-        """Return how far the driver has come."""
+        """Return the driver's present state."""
         return self._state if self._driving is None else self._driving.state
 
 
 def _functions(specs: Iterable[ToolSpec | HostedTool]) -> list[ToolSpec]:
-    """Return the tools that run here."""
+    """Return the tools that run here, without those that a provider runs."""
     return [spec for spec in specs if isinstance(spec, ToolSpec)]
 
 
 def _logs(events: tuple[ev.Event, ...], last: str) -> list[str]:
-    """Return the id of the log that each event lies in: a fork is named by the next one's parent, the last by the caller."""
+    """Return the id of the log of each event.
+
+    A fork's id is the parent that the next fork names; the caller knows the last one.
+    """
     opened = [place for place, event in enumerate(events) if isinstance(event, ev.Opened)]
     names: list[str] = []
     if not opened:
@@ -219,7 +225,7 @@ def _logs(events: tuple[ev.Event, ...], last: str) -> list[str]:
 
 
 def _due(event: ev.Event, state: RunState) -> ev.Event:
-    """Return what a beginning must say, as far as the state tells."""
+    """Return the event as the state requires it, to be compared with the recorded one."""
     match event:
         case ev.Opened() if state.thread:
             return replace(event, thread=state.thread)

@@ -23,14 +23,14 @@ class RecordedResting:
         self._trail = Trail()
 
     def before(self, run: Run, model: str, target: Origin) -> Rest:
-        """Return what stands in the recording of this request."""
+        """Return the provider-side state that the recorded request used."""
         del run, model, target
         called = next((event for event in self._tape.ahead() if isinstance(event, ev.ModelCalled)), None)
         rests = called.rests if called else None
         return Rest(State() if rests is None else State(rests.mode, rests.id, store=True))
 
     def answered(self, told: ev.Replied, answer: Answered, rest: Rest, transcript: Transcript) -> ev.Replied:
-        """With what the provider held then, its fingerprint made anew; the losses are those of the answer already."""
+        """Return the event with the provider-side state of the recording. Its fingerprint is computed again."""
         del answer, rest
         held = next((event.held for event in self._replies()), None)
         if held is not None and held.trail:
@@ -38,7 +38,7 @@ class RecordedResting:
         return replace(told, held=held)
 
     def failed(self, event: ev.ModelFailed, error: EvenerError, rest: Rest) -> ev.ModelFailed:
-        """With what the failure meant then."""
+        """Return the event with the recorded consequences for the provider-side state."""
         del error, rest
         for recorded in self._tape.ahead():
             if isinstance(recorded, ev.ModelFailed):

@@ -15,7 +15,7 @@ from evener.transcript.reply import Usage
 
 
 def setup_of(recorded: ev.RunSetup, config: ev.Configured | None, gate: ApprovalGate) -> Setup:
-    """Return the plan's setup."""
+    """Return the setup for the plan."""
     models = (config.model, *recorded.fallbacks) if config else recorded.fallbacks or ("",)
     fetches = (*recorded.fetches, *(False for _ in models))[: len(models)]
     return Setup(
@@ -24,9 +24,9 @@ def setup_of(recorded: ev.RunSetup, config: ev.Configured | None, gate: Approval
 
 
 def budget_of(found: Sequence[RecordedMoment], state: RunState, limits: Limits) -> Budget:
-    """Return the budget of a run that has used so much, within one around it.
+    """Return the run's budget, with its usage so far, inside an outer budget.
 
-    The budget around has room for all that was done, and none where the recording says that there was none.
+    The outer budget has room for everything that was done, and none where the recording reports that it had none.
     """
     counted = Decimal(ENDLESS) if any(_is_priced(one.event) for one in found) else None
     around, used = Limits(requests=None, tool_calls=None, cost=counted), Spent()
@@ -51,7 +51,7 @@ def _is_priced(event: ev.Event) -> bool:
 
 
 def _sum_used_before(hit: ev.LimitHit, since: Spent) -> Spent:
-    """Return what the runs around had used when the driver began, which has used `since` itself."""
+    """Return the usage of the outer runs when the driver began. `since` is what this run has used since then."""
     match hit.which:
         case "requests":
             return Spent(requests=int(hit.used) - since.requests)

@@ -51,15 +51,15 @@ class Tape:
 
     @property
     def next(self) -> ev.Event | None:
-        """The event that comes next in the recording."""
+        """The next event of the recording; None at its end."""
         return self.recorded[self.at] if self.at < len(self.recorded) else None
 
     def ahead(self) -> Iterator[ev.Event]:
-        """Return what is still to come, from the next event on."""
+        """Yield the remaining events of the recording."""
         return (self.recorded[place] for place in range(self.at, len(self.recorded)))
 
     def accept(self, event: ev.Event) -> None:
-        """Take the next event as one that has happened again."""
+        """Record that the next event was reproduced, and move on."""
         self.made.append(event)
         self.at += 1
         if isinstance(event, ev.Configured):
@@ -68,25 +68,28 @@ class Tape:
     # The clock.
 
     def now(self) -> float:
-        """Return the time. A question is asked again when its time is over, and the recording says when that was."""
+        """Return the recorded time.
+
+        If a question is next, it is the time of the question, because an expired one is asked again.
+        """
         if isinstance(self.next, ev.ApprovalAsked):
             return self.next.at
         return self.recorded[self.at - 1].at if self.at else 0.0
 
     async def pause(self, seconds: float) -> bool:
-        """Return at once: what has happened already takes no time."""
+        """Return at once: a replay does not wait."""
         del seconds
         return True
 
     def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        """No time at all where the recording says that it ran out."""
+        """Return a timeout that expires at once if the recording has one here, else one that never expires."""
         over = self.next
         hit = hit_of(over) if isinstance(over, ev.Finished) else None
         self.late = seconds is not None and hit is not None and hit.which == "seconds"
         return asyncio.timeout(0 if self.late else None)
 
     def dated(self, events: tuple[ev.Event, ...]) -> tuple[ev.Event, ...]:
-        """Return the events with recorded times and ids. Raises when they are not those of the recording."""
+        """Return the events with recorded times and ids. Raises Strayed if they differ from the recording."""
         if not events:
             return ()
         found: list[ev.Event] = []
@@ -111,7 +114,7 @@ class Tape:
         return tuple(found)
 
     def _find_known(self, event: ev.Event) -> Iterator[ev.CallFinished]:
-        """Yield what was told at once of the calls of a final answer that did not fit, where only the recording knows why."""
+        """Yield recorded results of a rejected final answer, if only the recording knows why it was rejected."""
         if not isinstance(event, ev.Replied) or self.knows_shape or not event.problems:
             return
         finals = {call.id for call in event.message.calls if call.name == FINAL_RESULT}
@@ -122,7 +125,7 @@ class Tape:
             yield recorded
 
     def _stamp(self, event: ev.Event, recorded: ev.Event) -> ev.Event:
-        """Return the event with what is minted when it is made, and with what neither log nor harness tell."""
+        """Return the event with the recorded ids and times, and with the fields that neither log nor harness determine."""
         match event, recorded:
             case ev.ModelCalled(), ev.ModelCalled():
                 return replace(event, at=recorded.at, id=recorded.id)
@@ -144,7 +147,9 @@ class Tape:
     # Taking turns.
 
     async def turn(self, mine: Callable[[ev.Event], bool], others: Callable[[ev.Event], bool], *, wanted: str) -> ev.Event:
-        """Wait until the next event is `mine`, while it is one of `others`; what users said meanwhile is heard first."""
+        """Wait until the next event is `mine`; the events before it must be `others` or messages of users, which are delivered
+        first.
+        """
         while True:
             event = self.next
             if event is None or begins(event):
@@ -164,7 +169,10 @@ class Tape:
                 raise
 
     async def _move(self, event: ev.Event, wanted: str) -> None:
-        """Wait until this event has happened again. Others need no time for it: who does not come at once does not come."""
+        """Wait until this event was reproduced.
+
+        Other tasks need no time for that, so a bounded number of iterations is enough.
+        """
         before = self.at
         for _ in range(PATIENCE):
             await asyncio.sleep(0)
@@ -173,7 +181,7 @@ class Tape:
         raise Strayed(Difference(before + 1, "kind", kind_of(event), wanted))
 
     def overtaken(self, mine: Callable[[ev.Event], bool]) -> ev.Event | None:
-        """Return what is `mine` and came at the same moment as words that would have ended it: too late for them. Else None."""
+        """Return the next event that is `mine`, if only user messages that would have aborted it come before it; else None."""
         said: list[ev.Event] = []
         for event in self.ahead():
             if isinstance(event, Inbox):
@@ -188,4 +196,4 @@ class Tape:
 
 
 def _nobody() -> None:
-    """Do nothing: no driver is there to be told."""
+    """Do nothing: there is no driver to notify."""

@@ -59,7 +59,7 @@ def open_sealed(cipher: Cipher, content: bytes, about: str) -> bytes:
 
 
 def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *, writable: bool = True) -> None:
-    """Refuse a store that was made with another cipher. A new one notes whose it is, in a transaction that may write."""
+    """Refuse a store that was made with another cipher. In a new store, record its cipher, in a transaction that may write."""
     noted = dict(connection.execute("SELECT key, value FROM meta WHERE key LIKE 'cipher%'").fetchall())
     if not noted and cipher is None:
         return

@@ -292,7 +292,7 @@ class MemoryLog:
             self._extend((), ())
 
     async def aclose(self, *, left: bool = False) -> None:
-        """Give the lease back. `left`: something that was begun under it goes on."""
+        """Release the lease. `left`: a tool that was started under it is still running."""
         if not self._closed:
             self._closed = True
             self._give_back.detach()
@@ -393,7 +393,7 @@ class MemoryStore:
             self._heads[thread] = log
 
     async def post(self, log: str, note: Note) -> bool:
-        """Say something to the log. False when a note of that key was there before."""
+        """Add a note to the log's inbox. False if there was a note with the same key before."""
         with self._lock:
             kept = self._whole(log)
             if note.key in kept.keys:
@@ -502,7 +502,7 @@ class MemoryStore:
 
     @property
     def encrypted(self) -> bool:
-        """False: nothing lies on a disk."""
+        """False: nothing is on a disk."""
         return False
 
     async def outline(self, thread: str) -> CargoThread:

@@ -185,7 +185,7 @@ class Log(Protocol):
         ...
 
     async def aclose(self, *, left: bool = False) -> None:
-        """Give the lease back. `left`: something that was begun under it goes on, and the next holder is told."""
+        """Release the lease. `left`: a tool that was started under it is still running, and the next holder is told."""
         ...
 
 
@@ -244,7 +244,7 @@ class Store(Protocol):
         ...
 
     async def post(self, log: str, note: Note) -> bool:
-        """Say something to the log. False when a note of that key was there before: the first one counts."""
+        """Add a note to the log's inbox. False if there was a note with the same key before: the first one counts."""
         ...
 
     async def logs(self, *, thread: str = "") -> Sequence[Summary]:
@@ -273,7 +273,7 @@ class Store(Protocol):
         ...
 
     async def verify(self, log: str = "") -> Sequence[Finding]:
-        """Find what is not as it was written: in the log and those before it, or in the whole store. Changes nothing."""
+        """Find what differs from what was written: in the log and its ancestors, or in the whole store. Changes nothing."""
         ...
 
     async def backup(self, path: str | PathLike[str]) -> None:

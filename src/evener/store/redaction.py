@@ -220,11 +220,11 @@ class Redaction:
         self.cipher = cipher
 
     def seal(self, what: What, owner: str, content: bytes, *, number: int = 0) -> bytes:
-        """Return content as it lies in the file."""
+        """Return content as it is stored: encrypted, if there is a cipher."""
         return content if self.cipher is None else self.cipher.seal(content, _about(what, owner, number).encode())
 
     def open(self, what: What, owner: str, stored: bytes, *, number: int = 0) -> bytes:
-        """Return it as it was before it was sealed. StoreError when it does not open."""
+        """Return stored content decrypted. Raises StoreError if that fails."""
         return stored if self.cipher is None else open_sealed(self.cipher, stored, _about(what, owner, number))
 
     def seal_text(self, what: What, owner: str, text: str, *, number: int = 0) -> str | bytes:

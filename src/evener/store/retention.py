@@ -92,7 +92,7 @@ def _threads(logs: Iterable[Summary]) -> dict[str, list[Summary]]:
 
 
 async def _reason(store: Store, logs: Iterable[Summary], *, force: bool) -> Reason | None:
-    """Return why the thread must stay. Erased when it is gone already."""
+    """Return why the thread is kept. Raises Erased if it was erased meanwhile."""
     waiting = broken = False
     for summary in logs:
         try:

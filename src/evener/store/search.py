@@ -27,7 +27,7 @@ class Query(msgspec.Struct, frozen=True):
     escaped: tuple[str, ...]
 
     def may_match(self, payload: bytes) -> bool:
-        """False if the event of that payload does not match for certain."""
+        """True if the event of that payload may match. False is certain."""
         text = payload.decode(errors="replace").lower()
         return all(word in text for word in self.escaped)
 

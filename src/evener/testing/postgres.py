@@ -116,11 +116,11 @@ class PostgresServer:
         self._await_ready(self._process)
 
     def stop(self) -> None:
-        """End it at once, in an orderly way: connections are cut."""
+        """Stop the server in an orderly way. Open connections are closed."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End it and all its processes without a word, as a power cut would. What was committed is on the disk."""
+        """Kill the server and all its processes, as a power cut would. Committed data is on the disk."""
         _signal(self.pid, signal.SIGSTOP)  # it starts no more of them
         others = self.processes[1:]
         for one in others:

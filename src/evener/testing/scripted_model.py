@@ -86,12 +86,12 @@ class ScriptedModel:
         return Ask(transcript, Origin(wire="scripted", provider="scripted", model=self._name), tuple(tools), output=output)
 
     def most_cost(self, ask: Ask) -> Decimal:
-        """Return what it costs."""
+        """Return the scripted cost."""
         del ask
         return self._price.amount
 
     def capped(self, ask: Ask, money: Decimal) -> Ask | None:
-        """Return what it costs does not depend on its answers."""
+        """Return the ask if the scripted cost is at most `money`, else None."""
         return ask if self._price.amount <= money else None
 
     def stream(self, ask: Ask, *, after: object = None) -> "_ScriptedStream":

@@ -60,7 +60,7 @@ class TemporalServer:
         to_the_end(self._await_ready(self._process))
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill the server."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:

@@ -54,7 +54,7 @@ class FakeTransport:
         )
 
     def check(self) -> None:
-        """Complain unless every answer of the script was asked for and closed."""
+        """Raise an error unless every answer of the script was requested and closed."""
         if self.open:
             raise AssertionError(f"{self.open} answers were not closed. The caller that gets a response closes it.")
         if self._script:

@@ -141,7 +141,7 @@ class Threads:
         return job
 
     def give_up(self, job: ThreadJob) -> bool:
-        """Stop waiting for a job. Return True when it had begun and may still go on; otherwise it never will."""
+        """Stop waiting for a job. Return True if it has begun and may still be running; otherwise it will never run."""
         refused: list[ThreadJob] = []
         with self._lock:
             if job.function is not None:
@@ -255,7 +255,7 @@ def _dump(value: object) -> object:
 
 
 def _fill(given: object, known: object) -> object:
-    """Return what was given, completed by what is known."""
+    """Return the given arguments, with defaults for those that are missing."""
     match given, known:
         case dict(), dict():
             return {**{name: _fill(value, known.get(name)) for name, value in given.items()}, **_only(known, given)}

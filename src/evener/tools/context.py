@@ -85,12 +85,12 @@ _RUNS: "WeakValueDictionary[str, Cancellation]" = WeakValueDictionary()
 
 
 def cancellation_of(run: str) -> Cancellation:
-    """Return what is set when a run of this process is cancelled, the same one as long as a holder needs it."""
+    """Return the object that is set when a run of this process is cancelled: the same one as long as it is referenced."""
     return _RUNS.setdefault(run, Cancellation())
 
 
 def cancel_run(run: str) -> None:
-    """Set it, for what the calls of the run left running."""
+    """Set the cancellation of a run, for calls that are still running."""
     if (found := _RUNS.get(run)) is not None:
         found.set()
 

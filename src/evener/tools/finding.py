@@ -29,7 +29,7 @@ def hide_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def find_tools_tool(tools: Iterable[Tool]) -> Tool:
-    """Return the tool `find_tools`: given words, it names the tools that fit them best and reveals these to the model."""
+    """Return the tool `find_tools`. For given words it lists the tools that match best, and reveals these to the model."""
     known = {one.name: one for one in tools}
     weights = {name: _weigh(one) for name, one in known.items()}
     rare = _rarity(weights)
@@ -39,7 +39,7 @@ def find_tools_tool(tools: Iterable[Tool]) -> Tool:
         scores = {name: sum(own.get(word, 0.0) * rare[word] for word in asked) for name, own in weights.items()}
         found = sorted((name for name, score in scores.items() if score), key=lambda name: (-scores[name], name))[:MOST_FOUND]
         if not found:
-            raise ModelRetry("No tool fits these words. Try others: what is to be done, and with what.")
+            raise ModelRetry("No tool matches these words. Use other words: say what is to be done, and with what.")
         lines = [f"- {name}: {' '.join(known[name].description.split()).partition('. ')[0][:200]}" for name in found]
         text = "\n".join(("These tools can be called now:", *lines))
         return Envelope(True, (TextBlock(text),), reveals=tuple(found))
@@ -78,7 +78,7 @@ def _weigh(tool: Tool) -> Mapping[str, float]:
 
 
 def _rarity(weights: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
-    """Return how much each word tells tools apart."""
+    """Return how well each word distinguishes tools: rare words count most."""
     counted: dict[str, int] = {}
     for own in weights.values():
         for word in own:

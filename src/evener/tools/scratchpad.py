@@ -83,7 +83,7 @@ class MemoryNotebook:
 
 
 def changes_in(metadata: str) -> tuple[Change, ...]:
-    """Return the facts in the metadata of a result; none if it is not from this tool."""
+    """Return the changes in the metadata of a result; none if it is not from the scratchpad tool."""
     found = json_object(metadata, "The metadata of a result").get(FACTS) if f'"{FACTS}"' in metadata else None
     return () if found is None else load_changes(msgspec.json.encode(found))
 

@@ -170,7 +170,7 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """What the schema says that is not checked before the function is called, with place and reason."""
+        """The parts of the schema that are not validated before the function is called, each with its place and the reason."""
         return self.arguments.unenforced
 
     @property
@@ -322,7 +322,7 @@ class Toolbox(Mapping[str, Tool]):
         return Toolbox(one for one in self._tools.values() if one.name not in names)
 
     def unknown(self, name: str) -> Envelope:
-        """Return the result for a model that calls a tool which is not here."""
+        """Return the result for a call of a tool that does not exist."""
         near = get_close_matches(name[:200], self._tools, n=3)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         return report_failure(f"There is no tool {name[:200]!r}. {hint}The tools are: {self._names()}.", retry=True)

@@ -80,7 +80,7 @@ def visits(schema: Mapping[str, object], value: object, *, most: int) -> int:
 def _meetings(
     root: Mapping[str, object], node: Mapping[str, object], part: object, branches: int
 ) -> Iterator[tuple[object, object, int]]:
-    """Yield each schema that a schema applies, and the part of the value that it is applied to."""
+    """Yield each subschema that a schema applies, and the part of the value that it applies it to."""
     if isinstance(reference := node.get("$ref"), str):
         yield resolve_pointer(root, reference), part, branches
     for keyword in IN_PLACE:

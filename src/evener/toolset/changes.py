@@ -60,7 +60,7 @@ def read_change(metadata: str) -> FileChange | None:
 
 
 def restore(folder: RootFolder, changes: Iterable[FileChange]) -> list[str]:
-    """Undo changes, given with the oldest first; return a line for each file on what was done or why not."""
+    """Undo changes, given with the oldest first. Return a line for each file that says what was done, or why nothing was."""
     chains: dict[str, list[FileChange]] = {}
     for change in changes:
         chains.setdefault(change.path, []).append(change)
@@ -68,7 +68,7 @@ def restore(folder: RootFolder, changes: Iterable[FileChange]) -> list[str]:
 
 
 def _try_to_undo(folder: RootFolder, chain: list[FileChange]) -> str:
-    """Undo the changes of one file; one that cannot be written does not keep the others from being brought back."""
+    """Undo the changes of one file. If it cannot be written, the error is in the line, and other files are still restored."""
     try:
         return _undo(folder, chain)
     except PathRefused as error:
@@ -76,7 +76,7 @@ def _try_to_undo(folder: RootFolder, chain: list[FileChange]) -> str:
 
 
 def _undo(folder: RootFolder, chain: list[FileChange]) -> str:
-    """Bring one file back to what it was before the first change, or before a later one if others changed it in between."""
+    """Restore a file to its content before the first change, or before a later one if another program changed it in between."""
     try:
         now = digest_of(folder.read(chain[0].path, most=64 << 20, access="write")[0])
     except FileNotFoundError:

@@ -61,7 +61,7 @@ class EditSpan(msgspec.Struct, frozen=True, order=True):
 
 
 def split_text(body: bytes) -> tuple[str, str, bool]:
-    """Return the byte order mark (or nothing), the text with LF, and whether all lines end with CR LF in the file."""
+    """Return the byte order mark (or nothing), the text with LF line ends, and whether all lines of the file end with CR LF."""
     text = body.decode()
     mark = BOM if text.startswith(BOM) else ""
     text = text[len(mark) :]
@@ -70,7 +70,7 @@ def split_text(body: bytes) -> tuple[str, str, bool]:
 
 
 def apply_edits(text: str, edits: Sequence[Edit], *, crlf: bool = False) -> str:
-    """Return the text after all edits, each matched against the text as it is now; raise EditRefused."""
+    """Return the text after all edits. Each `old` is searched in the present text. Raises EditRefused."""
     if not edits:
         raise EditRefused("There are no edits. Give at least one {old, new}.")
     if len(edits) > MOST_EDITS:
@@ -113,7 +113,7 @@ def _find(text: str, edit: Edit, number: int, edits: Sequence[Edit]) -> list[Edi
 
 
 def _narrow(text: str, edit: Edit, places: list[int], which: str) -> list[int]:
-    """Return the places that are whole lines, if they must be, and of those after a line the first."""
+    """Return the places that are whole lines, if the edit requires that; and only the first after a given line."""
     whole = [start for start in places if not edit.lines or start == 0 or text[start - 1] == "\n"]
     if places and not whole:
         first = _line_of(text, places[0]) - 1
@@ -132,7 +132,7 @@ def _narrow(text: str, edit: Edit, places: list[int], which: str) -> list[int]:
 
 
 def _insertion(text: str, edit: Edit, number: int, which: str) -> EditSpan:
-    """Return the span of text that is put in between lines."""
+    """Return the span of text that is inserted between lines."""
     new = edit.new if edit.new.endswith("\n") else f"{edit.new}\n"
     if edit.line is None:
         start = _after(text, edit.after, which)
@@ -144,7 +144,7 @@ def _insertion(text: str, edit: Edit, number: int, which: str) -> EditSpan:
 
 
 def _line_start(text: str, line: int) -> int:
-    """Return where the line after this one begins."""
+    """Return the offset of the line after this one."""
     start = 0
     for _ in range(line):
         start = text.index("\n", start) + 1
@@ -152,7 +152,7 @@ def _line_start(text: str, line: int) -> int:
 
 
 def _after(text: str, line: str, which: str) -> int:
-    """Return where the text after a line begins; the line must be there once."""
+    """Return the offset after a line. The line must occur exactly once."""
     found = [number for number, one in enumerate(text.split("\n"), 1) if one.strip() == line.strip()]
     if len(found) == 1:
         return _line_start(text, found[0])
@@ -163,7 +163,7 @@ def _after(text: str, line: str, which: str) -> int:
 
 
 def _places(text: str, edit: Edit) -> list[int]:
-    """Return where `old` stands. Where it must be unique, places that overlap count as well, and counting ends at some time."""
+    """Return the offsets of `old`. If it must be unique, overlapping places count as well, and counting stops at a bound."""
     apart = edit.replace_all or bool(edit.after)
     step = len(edit.old) if apart else 1
     found: list[int] = []
@@ -221,7 +221,7 @@ def _single_spaces(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text with the plain forms of typographic characters, and without invisible ones."""
+    """Return a text with plain forms of typographic characters, and without invisible characters."""
     table = {
         **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032"), "'"),
         **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u2033"), '"'),
@@ -327,7 +327,7 @@ REASONS: tuple[tuple[Change, Change, str], ...] = (
 
 
 def explain_missing(text: str, edit: Edit, others: Sequence[Edit] = ()) -> str:
-    """Return why `old` is not found, with the lines that come closest."""
+    """Return why `old` is not found, with the most similar lines."""
     old = edit.old
     if not text:
         return "`old` is not found: the file is empty. Use write to fill it."
@@ -351,7 +351,7 @@ def explain_missing(text: str, edit: Edit, others: Sequence[Edit] = ()) -> str:
 
 
 def _seek(text: str, wanted: str, change: Change) -> int | None:
-    """Return the line, from 0, at which the changed text has what is wanted."""
+    """Return the line, from 0, at which the changed text contains what is wanted."""
     shown = change(text)
     start = shown.find(wanted)
     if start < 0:
@@ -385,7 +385,7 @@ def _closest(text: str, old: str) -> str:
 
 
 def _best_window(keys: Sequence[str], aims: Sequence[str]) -> int | None:
-    """Return where the most lines are the same, else where the most telling line is similar; None for nowhere."""
+    """Return the line at which most lines are equal, else at which the rarest line is similar; None for nowhere."""
     places: dict[str, list[int]] = {}
     for number, key in enumerate(keys):
         if key:
@@ -408,7 +408,7 @@ def _best_window(keys: Sequence[str], aims: Sequence[str]) -> int | None:
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Return lines with their numbers, as read shows them."""
+    """Return lines with their numbers, as `read` shows them."""
     return "\n".join(f"{number:>6}\t{_clip(line)}" for number, line in enumerate(lines, first))
 
 
@@ -417,7 +417,7 @@ def _clip(line: str) -> str:
 
 
 def show_diff(path: str, before: str, after: str) -> str:
-    """Return the unified diff, cut when it is long. Where it would take long to find, a remark stands in its place."""
+    """Return the unified diff, shortened if it is long. If computing it would take long, a remark replaces it."""
     old, new = _diff_lines(before), _diff_lines(after)
     if max(len(old), len(new)) > MOST_LINES:
         return "(The file is too long to show the difference.)"
@@ -438,11 +438,11 @@ HUNK = re.compile(r"( [-+])(\d+)")
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines are the same from the beginning."""
+    """Return how many lines at the beginning are equal."""
     return next((number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _diff_lines(text: str) -> list[str]:
-    """Return the lines, which are those that read shows, so that their numbers are the same."""
+    """Return the lines as `read` counts them, so that the numbers are the same."""
     *whole, rest = text.split("\n")
     return [*map(_clip, whole), *([f"{_clip(rest)}\n\\ No newline at end of file"] if rest else [])]

@@ -54,7 +54,7 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
             force_setattr(self, name, patterns)
 
     def refuse(self, path: str, access: Access) -> str:
-        """Return why a path relative to the root may not be accessed so; empty if it may. The root itself is `.`."""
+        """Return why a path relative to the root may not be accessed in this way; empty if it may. The root itself is `.`."""
         if path in ("", "."):
             return "" if access == "read" or self.writable else "Nothing may be written here."
         denied = match_any(path, self.deny)
@@ -70,12 +70,15 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
         return f"{path} is read-only by the pattern {kept!r}." if kept else ""
 
     def may_hold(self, path: str) -> bool:
-        """True if a folder may be walked: it is not denied, and something allowed may be below it."""
+        """True if a folder may be searched: it is not denied, and something allowed may be below it."""
         return path in ("", ".") or not match_any(path, self.deny)
 
 
 def match_any(path: str, patterns: tuple[str, ...], *, sure: bool = False) -> str:
-    """Return the first pattern that a path, or a folder above it, fits; empty if none. `sure`: look-alikes do not count."""
+    """Return the first pattern that matches the path or a folder above it; empty if none.
+
+    `sure`: similar-looking names do not match.
+    """
     if not patterns:
         return ""
     plain = posixpath.normpath(path)
@@ -87,7 +90,10 @@ def match_any(path: str, patterns: tuple[str, ...], *, sure: bool = False) -> st
 
 @lru_cache(256)
 def compile_patterns(patterns: tuple[str, ...], sure: bool = False, below: bool = True) -> "re.Pattern[str]":
-    """Return one expression for all patterns, with a named group for each. `below`: what is below a folder that fits, too."""
+    """Return one expression for all patterns, with a named group for each.
+
+    `below`: also match everything below a matching folder.
+    """
     whole = "|".join(f"(?P<p{number}>{_translate(pattern, below)})" for number, pattern in enumerate(patterns))
     return re.compile(rf"(?:{whole}){'(?:/.*)?' if below else ''}\Z", re.DOTALL | (0 if sure else re.IGNORECASE))
 
@@ -96,7 +102,7 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Return what a pattern with `{a,b}` stands for, as a shell would; nothing if that is too much."""
+    """Return the alternatives of a pattern with `{a,b}`, as in a shell; nothing if there are too many."""
     made: list[str] = []
     left = [pattern]
     while left and len(made) + len(left) <= MOST_EXPANDED:
@@ -125,7 +131,7 @@ ANY = re.compile(r"\\.|\[\^?[^\]]*\]|\.", re.DOTALL)
 
 
 def _within_step(found: "re.Match[str]") -> str:
-    """Return what stands for one character, so that it is no slash."""
+    """Return the expression of one character, so that it cannot match a slash."""
     text = found[0]
     return "[^/]" if text == "." else f"{text[:-1]}/]" if text.startswith("[^") else text
 

@@ -54,7 +54,7 @@ class FileTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All tools that the fence leaves room for: without those that write if nothing may be written."""
+        """The tools that the fence allows: without those that write if nothing may be written."""
         listing = tool(self.list_folder, name="list", effect="read")
         made: list[Tool] = [tool(self.read, effect="read"), listing]
         if self.folder.fence.writable:
@@ -176,7 +176,7 @@ class FileTools:
             return False
 
     def _before(self, path: str, context: ToolContext[object], *, must_be_read: bool = False) -> bytes | None:
-        """Return the present content, None if there is no file; refuse one that changed since this run read it."""
+        """Return the present content, None if there is no file. Refuse a file that changed since this run read it."""
         try:
             body, real = self.folder.read(path, most=MOST_TEXT, access="write")
         except FileNotFoundError:

@@ -61,7 +61,7 @@ class RootFolder:
         return self._fd
 
     def relative(self, path: str) -> str:
-        """Return a given path relative to the root; refuse what names a place outside or is no path."""
+        """Return a given path relative to the root. Refuse one that leads outside, or that is not a path."""
         if "\0" in path or len(os.fsencode(_encodable(path))) > MOST_PATH:
             raise PathRefused("The path has a NUL byte or is too long. Give a plain path.")
         if path.startswith("/"):
@@ -76,7 +76,7 @@ class RootFolder:
 
     @contextmanager
     def opened(self, path: str, access: Access = "read") -> Iterator[tuple[int, str]]:
-        """Open a regular file for reading; give its descriptor and its real path below the root."""
+        """Open a regular file for reading. Yield its descriptor and its real path below the root."""
         with self._handle(path, access) as (handle, real):
             if not stat.S_ISREG(mode := os.fstat(handle).st_mode):
                 raise PathRefused(f"{path} is {_kind(mode)}, not a file.")
@@ -91,7 +91,7 @@ class RootFolder:
 
     @contextmanager
     def entered(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open a folder for listing; give its descriptor and its real path below the root."""
+        """Open a folder for listing. Yield its descriptor and its real path below the root."""
         with self._handle(path, "read") as (handle, real):
             if not stat.S_ISDIR(mode := os.fstat(handle).st_mode):
                 raise PathRefused(f"{path} is {_kind(mode)}, not a folder.")
@@ -105,12 +105,12 @@ class RootFolder:
                 os.close(fd)
 
     def real(self, path: str, access: Access = "read") -> str:
-        """Return the real path below the root of something that exists."""
+        """Return the real path below the root of an existing file or folder."""
         with self._handle(path, access) as (_, real):
             return real
 
     def mode(self, path: str) -> int:
-        """Return the mode of something that exists."""
+        """Return the mode of an existing file or folder."""
         with self._handle(path, "read") as (handle, _):
             return stat.S_IMODE(os.fstat(handle).st_mode)
 
@@ -134,11 +134,10 @@ class RootFolder:
         return body, real
 
     def write(self, path: str, body: bytes, *, mode: int | None = None) -> str:
-        """Replace or create a file in one step; return its real path. Missing folders are made.
+        """Replace or create a file atomically; return its real path. Missing folders are created.
 
-        Mode and owner are kept; `mode` is that of a file which is not there.
-
-        A reader sees the old file or the new one, never a part. A symlink inside the root is followed, not replaced.
+        Mode and owner are kept; `mode` is that of a new file. A reader sees the old file or the new one, never a part. A
+        symlink inside the root is followed, not replaced.
         """
         given = self.relative(path)
         self._judge(given, "write")
@@ -169,7 +168,7 @@ class RootFolder:
 
     @contextmanager
     def _made(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open a folder, and make it and those above it if they are missing."""
+        """Open a folder. Create it and the folders above it if they are missing."""
         try:
             with self._handle(path, "write") as found:
                 yield found
@@ -202,7 +201,7 @@ class RootFolder:
             os.close(fd)
 
     def _find(self, path: str, given: str) -> tuple[int, str]:
-        """Return a handle and the path of what it is. A file that is replaced meanwhile has no path: then look again."""
+        """Return a handle of the path, and its real path. If the file is replaced meanwhile, try again."""
         for _ in range(TRIES):
             try:
                 fd = self._open(given)
@@ -221,7 +220,7 @@ class RootFolder:
         raise PathRefused(f"{path} kept changing while it was looked up. Try again.")
 
     def _is_at(self, real: str, fd: int) -> bool:
-        """True if a handle is what a path leads to. The kernel adds words to the name of what was removed."""
+        """True if the path still leads to the handle. The kernel marks the name of a removed file."""
         if not real.endswith(REMOVED):
             return True
         try:
@@ -335,7 +334,7 @@ def _replace(parent: int, name: str, body: bytes, *, shown: str, fresh: int | No
 
 
 def _owned_by(parent: int, name: str, shown: str) -> tuple[int, tuple[int, int]] | None:
-    """Return mode and owner of the file that is replaced; None if there is none."""
+    """Return mode and owner of the file that will be replaced; None if there is none."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:

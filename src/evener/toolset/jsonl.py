@@ -105,7 +105,7 @@ class JsonlTools:
         return self._ripgrep_from is not None and os.fstat(fd).st_size >= self._ripgrep_from
 
     def _places(self, real: str, needle: str) -> "list[tuple[int, int]] | None":
-        """Return number and place of each line that can fit, as ripgrep finds them; None if it cannot, or they are too many."""
+        """Return number and offset of each line that may match, found by ripgrep; None if it cannot run or finds too many."""
         found = _Places()
         end = run_ripgrep(self.folder, [*OPTIONS, f"(?-u){needle}", "--", f"./{real}"], found.add)
         return None if end is None or end.exit not in (0, 1) or end.why else found.places
@@ -133,10 +133,10 @@ class _Places:
 
 
 def needle_of(conditions: Sequence[RowCondition]) -> str:
-    """Return an expression that is in each line which fulfils the conditions; empty if there is none.
+    """Return an expression that every matching line contains; empty if there is none.
 
-    JSON can write a character as itself or with an escape. So a line may also fit if it has one that is not needed, and where
-    case does not count, if it has a character beyond ASCII: some of them are equal to letters then.
+    JSON can write a character as itself or as an escape. So a line also passes if it has an unnecessary escape. If case is
+    ignored, a line with a character beyond ASCII passes, too, because some of them equal ASCII letters then.
     """
     found = [one for condition in conditions for one in _needed(condition)]
     if not found:
@@ -147,7 +147,9 @@ def needle_of(conditions: Sequence[RowCondition]) -> str:
 
 
 def _needed(condition: RowCondition) -> Iterator[tuple[bool, bytes, bool]]:
-    """Yield what must be in a line: whether it is the value, the text as JSON has it, and whether case does not count."""
+    """Yield the texts that a matching line must contain: whether each is a value, the text in JSON, and whether case is
+    ignored.
+    """
     if condition.operator in ("not_equals", "missing"):
         return
     value, folds = condition.value, condition.operator == "contains"
@@ -163,7 +165,7 @@ def _as_json(text: str) -> bytes:
 
 
 def _lines(file: BinaryIO, needle: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that can fit, with their numbers. Of one that is too long only the beginning is given."""
+    """Yield the lines that may match, with their numbers. Of a line that is too long only the beginning is yielded."""
     wanted = re.compile(needle.encode())
     for number in count(1):
         line = file.readline(MOST_LINE)
@@ -249,7 +251,7 @@ def _compile(text: object) -> Pattern:
 
 
 def values_at(row: object, steps: list[str]) -> Iterator[object]:
-    """Yield what stands at a path: several with `*`, nothing where it does not lead anywhere."""
+    """Yield the values at a path: several with `*`, none if the path does not exist."""
     if not steps:
         yield row
         return
@@ -283,7 +285,7 @@ def _compares(value: object, bound: object, least: bool) -> bool:
 
 
 def read_date(value: object) -> float | None:
-    """Return the time that a text or a number means, in seconds since 1970; None if it means none. Without a zone it is UTC."""
+    """Return a text or number as seconds since 1970; None if it is not a time. Without a zone it is UTC."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str):
@@ -296,7 +298,7 @@ def read_date(value: object) -> float | None:
 
 
 def _show(row: object, fields: list[str] | None, around: Pattern | None) -> str | None:
-    """Return what is shown of a row; None if a snippet is wanted and there is none."""
+    """Return the displayed part of a row; None if only a snippet is wanted and there is none."""
     if around is not None:
         found = [f"{where}: {text}" for where, text in _snippets(row, around, "")][:5]
         return " | ".join(found) or None

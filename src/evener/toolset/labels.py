@@ -42,7 +42,7 @@ class ToolLabel(msgspec.Struct, frozen=True):
 
     @property
     def trusted(self) -> bool:
-        """True if no text of others is in its results."""
+        """True if the results contain no text from outside."""
         return "untrusted" not in self.traits
 
 
@@ -72,7 +72,7 @@ def label(tool: Tool, *traits: Trait, source: str = "files") -> Tool:
 
 
 def label_of(tool: Tool) -> ToolLabel | None:
-    """Return the label of a tool; None if it has none: then nothing is known of it."""
+    """Return the label of a tool; None if it has none."""
     found = tool.metadata.get(LABEL)
     return msgspec.convert(found, ToolLabel) if isinstance(found, Mapping) else None
 
@@ -86,15 +86,15 @@ def traits_of(tool: Tool) -> tuple[Trait, ...]:
 
 
 def guard_mixing(tools: Iterable[Tool], hosted: Iterable[HostedTool] = ()) -> tuple[Tool, ...]:
-    """Return the tools; where all three traits meet among them, calls of outward tools wait for approval.
+    """Return the tools. If all three traits occur among them, calls of outward tools need approval.
 
-    A hosted tool cannot wait: its provider calls it. So one that sends data out is refused there.
+    A hosted tool cannot wait for approval, because its provider calls it. So a hosted tool that sends data out is refused then.
     """
     return tuple(_guard(tuple(tools), tuple(hosted), traits_of))
 
 
 def guard_labelled(tools: Iterable[object], hosted: Iterable[HostedTool] = ()) -> list[object]:
-    """Do the same, as far as tools have labels: of others nothing is assumed."""
+    """Do the same as `guard_mixing`, but ignore tools without labels."""
     return _guard(tuple(tools), tuple(hosted), _labelled_traits)
 
 
@@ -114,8 +114,8 @@ def _guard(tools: tuple[T, ...], hosted: tuple[HostedTool, ...], traits: Callabl
     sends = next((name for name, known in sent.items() if "outward" in known), "")
     if sends:
         raise UsageError(
-            f"The hosted tool {sends!r} sends data out, and beside it are tools that show text of others and your data. Its "
-            "provider calls it without asking, so such a text could send your data away. Leave one of them out, use a tool "
-            'that runs here (the set "web"), or allow it with Policy(mixing="allow").'
+            f"The hosted tool {sends!r} sends data out, and other tools show your data and untrusted text. The provider calls "
+            "the hosted tool without asking, so instructions in that text could send your data away. Leave one of them out, "
+            'use a tool that runs here (the set "web"), or allow it with Policy(mixing="allow").'
         )
     return [replace(tool, approval=True) if isinstance(tool, Tool) and "outward" in traits(tool) else tool for tool in tools]

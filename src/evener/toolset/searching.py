@@ -142,7 +142,7 @@ class SearchTools:
                     yield below
 
     def _real(self, path: str) -> str:
-        """Return the real path of a file or folder to look in."""
+        """Return the real path of the file or folder to search."""
         try:
             real = self.folder.real(path)
             kind = self.folder.kind(real)
@@ -170,9 +170,9 @@ FOUND = re.compile(rb"(?:\./)?([^\0\n]+)\0(\d+)([:-])(.*)", re.DOTALL)
 
 
 def run_ripgrep(folder: RootFolder, argv: list[str], feed: Callable[[bytes], bool | None]) -> "CommandEnd | None":
-    """Run ripgrep in the sandbox, where it can read the root and nothing else; None if one of the two is not there.
+    """Run ripgrep in the sandbox, where it can only read the root; None if ripgrep or the sandbox is missing.
 
-    `feed` gets what it prints, and returns True when that is enough.
+    `feed` gets the output, and returns True to stop.
     """
     from evener.toolset.shell.command import RunningCommand
     from evener.toolset.shell.sandbox import Sandbox, SandboxRefused, find_program
@@ -206,11 +206,11 @@ class _Lines:
         return len(self.lines) > self._limit
 
     def rest(self) -> str:
-        """What was printed that is no hit: an error."""
+        """The output that is not a hit: an error message."""
         return b"\n".join([*self._other, self._rest]).decode(errors="replace").strip()
 
     def add(self, piece: bytes) -> bool:
-        """Take what was printed next; return whether it is enough."""
+        """Read a piece of the output. True if there are enough hits."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         for line in whole:
             if not self.full:
@@ -255,7 +255,7 @@ def _may_hold(folder: RootFolder, below: str, name: str) -> bool:
 
 
 def check_glob(pattern: str) -> str:
-    """Return a pattern for paths below the root; refuse one that means another place."""
+    """Return a pattern for paths below the root. Refuse one that leads elsewhere."""
     if (
         not pattern
         or "\0" in pattern
@@ -272,7 +272,7 @@ def check_glob(pattern: str) -> str:
 
 
 def _glob_below(start: str, glob: str) -> str:
-    """Return a pattern for ripgrep, which matches from the root, of what fits below a folder."""
+    """Return a pattern for ripgrep, which matches from the root, that matches only below a folder."""
     if "/" not in glob:
         return glob
     above = "" if start == "." else re.sub(r"([][{}*?!\\])", r"\\\1", start)

@@ -116,11 +116,11 @@ def tools_named(
     approval: bool = True,
     native: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the tools of these sets, in this order, all below one root and behind one fence.
+    """Return the tools of these sets, in this order, with one root and one fence.
 
-    `approval`: writing, editing and commands ask first. `native`: a model that was trained on tools of its maker's form (an
-    editor, patches, a shell) gets them so; the calls in the log are the same. Where private data, untrusted text and an outward
-    tool meet, outward calls always ask.
+    `approval`: writing, editing and commands ask first. `native`: models that were trained on tools in their maker's form (an
+    editor, patches, a shell) get them in that form; the calls in the log are the same. If private data, untrusted text and an
+    outward tool come together, outward calls always ask.
     """
     place = Workplace(os.path.realpath(os.fspath(root)), fence or Fence(), approval, native)
     found: list[Tool] = []

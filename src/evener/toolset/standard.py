@@ -9,12 +9,12 @@ from evener.transcript.blocks import json_text
 
 
 def as_standard(tool: Tool, standard: str) -> Tool:
-    """Return the tool, marked as the standard one of this name: a model that knows it in another form gets that form."""
+    """Return the tool marked as the standard tool of this name, so that models get it in the form that they know."""
     return replace(tool, spec=replace(tool.spec, standard=standard))
 
 
 def hide_arguments(tool: Tool, names: Collection[str]) -> Tool:
-    """Return a tool whose schema does not show these fields, wherever they stand. They are still taken."""
+    """Return a tool whose schema does not show these fields. They are still accepted."""
     shown = _without(tool.spec.input_schema, names)
     assert isinstance(shown, dict)
     return replace(tool, spec=replace(tool.spec, schema=json_text(shown, "The schema of a tool")))

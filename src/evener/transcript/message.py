@@ -135,7 +135,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @property
     def metadata(self) -> dict[str, object]:
-        """What the provider states about the message: `provider_tokens`, its own counts, and the opaque fields of reasoning."""
+        """The provider's statements about the message: its own counts as `provider_tokens`, and opaque fields of reasoning."""
         found: dict[str, object] = {}
         for block in self.blocks:
             if type(block) is ReasoningBlock:

@@ -120,7 +120,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def awaited(self) -> frozenset[str]:
-        """Ids of the wire's own calls that the client must still answer."""
+        """The ids of the wire's own calls that the client must still answer."""
         hosted = [block for block in self.blocks if isinstance(block, HostedBlock)]
         return frozenset(block.opens for block in hosted) - {block.closes for block in hosted} - {""}
 

@@ -30,7 +30,7 @@ REASONS = {
 
 
 def beside(place: str) -> str:
-    """Return how an error names the proxy on the way to a place."""
+    """Return how an error message names the proxy before a host."""
     return f"the proxy on the way to {place}"
 
 
@@ -70,7 +70,7 @@ def closed_early(place: str) -> TruncatedStream:
 
 
 def cut_head(place: str) -> WireError:
-    """Return the error for a head that broke off. Not a TransportError: such a request must not be retried automatically."""
+    """Return the error for a head that ended too early. It is not a TransportError, because the request must not be retried."""
     return WireError(
         f"{place} closed the connection in the first lines of its answer, so there is no answer. The request may have been "
         "carried out: send it again only if a repetition does no harm."
@@ -87,7 +87,7 @@ def proxy_refused(status: int, place: str) -> ConnectFailed:
 
 
 def broken_off(place: str) -> TruncatedStream:
-    """Return the error for a body that broke off."""
+    """Return the error for a body that ended too early."""
     return TruncatedStream(f"{place} broke off in the middle of its answer, which is discarded. Send the request again.")
 
 
@@ -470,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def fit(self) -> bool:
-        """True if an exchange may begin: no unread bytes, which would be taken for its response, wait at the socket."""
+        """True if an exchange may begin: the socket has no unread bytes, which would be taken for its response."""
         return not self._lost and self._transport is not None and not has_news(self._transport.get_extra_info("socket"))
 
     def abort(self) -> None:
@@ -481,7 +481,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def fail(self, failure: EvenerError) -> None:
-        """Close the connection and have the reader raise this error, after what came before it."""
+        """Close the connection, and raise this error in the reader after it has read the bytes before."""
         if self.failure is None:
             self.failure = failure
         self.abort()
@@ -494,7 +494,7 @@ class Connection(asyncio.BufferedProtocol):
             self.release()
 
     def forget(self) -> None:
-        """Release the exchange of a response that was dropped unread. From any thread."""
+        """Release the exchange of a response that was garbage-collected unread. From any thread."""
         with suppress(RuntimeError):  # its event loop has ended, and its connections with it
             self._loop.call_soon_threadsafe(self.let_go)
 
@@ -515,7 +515,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer. What TLS hints at must fit as a whole: after an end of the stream there is no second read."""
+        """Return the buffer.
+
+        It must have the size that TLS asks for, because after an end of the stream there is no second read.
+        """
         if sizehint + RECORD > len(self._room):
             self._room = memoryview(bytearray(sizehint + RECORD))
         return self._room
@@ -564,7 +567,7 @@ class Connection(asyncio.BufferedProtocol):
     # Internals.
 
     def _finish(self, *, farewell: bool) -> None:
-        """Handle the end of the stream. Where only that ends the response, the server must have closed it (`farewell`)."""
+        """Handle the end of the stream. If only that ends the response, the server itself must have closed it (`farewell`)."""
         terms, answer = self._terms, self.answer
         if terms is None or answer.ended or self.failure is not None:
             return
@@ -575,7 +578,10 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def _is_closed_by_server(self) -> bool:
-        """True if the end is the server's own. With TLS, an attacker can end the connection but not send its close alert."""
+        """True if the server closed the stream.
+
+        With TLS, an attacker can end the connection, but cannot send the close alert.
+        """
         secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         try:
             return secured is None or not secured.read(1)
@@ -653,7 +659,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def has_news(found: socket.socket) -> bool:
-    """True if bytes or an end have come that the event loop may not have reported yet."""
+    """True if the socket has bytes or an end that the event loop may not have reported yet."""
     if sys.platform == "win32":
         return bool(select.select((found,), (), (), 0)[0])
     looking = select.poll()

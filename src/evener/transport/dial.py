@@ -57,7 +57,7 @@ class Proxy(msgspec.Struct, frozen=True):
     authorization: str = ""
 
     def __repr__(self) -> str:
-        """Leave out the header: it holds credentials."""
+        """Leave out the header, because it contains credentials."""
         return f"Proxy({self.url})"
 
 
@@ -95,7 +95,10 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
 
 
 def _variable(name: str, environment: Mapping[str, str]) -> str:
-    """Return a variable; lower case wins. A web server sets HTTP_PROXY from a request's `Proxy` header: not trusted there."""
+    """Return a variable; the lower-case name takes precedence.
+
+    In a web server, HTTP_PROXY may be set from a request's `Proxy` header, so it is not trusted there.
+    """
     if name == "http_proxy" and "REQUEST_METHOD" in environment:
         return environment.get(name, "").strip()
     return (environment.get(name) or environment.get(name.upper(), "")).strip()
@@ -112,7 +115,7 @@ def _is_excepted(host: str, port: int | None, exceptions: str) -> bool:
 
 
 def _covers(entry: str, host: str) -> bool:
-    """True if an entry of NO_PROXY names the host, a domain it lies in, or a network."""
+    """True if an entry of NO_PROXY names the host, its domain, or its network."""
     if host == entry or host.endswith(f".{entry}"):
         return True
     try:
@@ -134,8 +137,8 @@ UNSENT = 128 * 1024
 async def connect(host: str, port: int, *, reach: Reach = "anywhere") -> socket.socket:
     """Return a socket connected to one of the host's addresses, the first that answers. Raises OSError.
 
-    With the reach "public" other addresses are left out, and PrivateAddress is raised if none is left; the connection is made
-    to an address that was checked, and the name is not resolved again.
+    With the reach "public", other addresses are left out, and PrivateAddress is raised if none is left. The connection is made
+    to a checked address; the name is not resolved again.
     """
     loop = asyncio.get_running_loop()
     found = await _addresses(host, port)
@@ -235,7 +238,7 @@ async def _connect(address: Address) -> socket.socket:
 
 
 def _close_unwanted(task: "asyncio.Task[socket.socket]") -> None:
-    """Close a socket that is not needed: another address was quicker, or the caller was cancelled."""
+    """Close a socket that is not needed, because another address was quicker or the caller was cancelled."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
@@ -260,13 +263,13 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def tunnelled(self) -> bool:
-        """True if the proxy opens a tunnel; else it reads the requests itself."""
+        """True if the proxy opens a tunnel; false if it reads the requests itself."""
         return self.proxy is not None and self.secure
 
 
 @lru_cache(64)
 def route_of(base: str, proxy: Proxy | None, reach: Reach = "anywhere") -> Route:
-    """Return the route to an address. Raises BadValue for one that leads nowhere."""
+    """Return the route to an address. Raises BadValue for an invalid address."""
     place = place_of(base)
     scheme, _, authority = base.partition("://")
     if "@" in authority:

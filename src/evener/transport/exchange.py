@@ -30,7 +30,7 @@ SHOWN_AUTHORITY = re.compile(r"(?:[\w.~%-]+|\[[\w.:%]+\])(?::\d{0,5})?")
 
 
 def place_of(url: str) -> str:
-    """Return the host, and the port where one is written: all of an address that may be shown."""
+    """Return host and port of a URL. No other part may be shown in messages."""
     try:
         authority = urlsplit(url).netloc.rpartition("@")[2]
     except ValueError:
@@ -58,7 +58,7 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     def __post_init__(self) -> None:
         if isnan(self.connect) or isnan(self.idle) or isnan(self.total):
-            raise BadValue("A deadline that is not a number never passes. Give seconds; `inf` means that there is none.")
+            raise BadValue("A deadline must be a number of seconds, not NaN. `inf` means that there is no deadline.")
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,7 +88,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     reach: Reach = "anywhere"
 
     def __repr__(self) -> str:
-        """Leave out header values and body: either may hold a secret."""
+        """Leave out header values and body, because they may contain a secret."""
         return f"Request({self.method} {self.url.partition('?')[0]}, {len(self.body)} bytes)"
 
 
@@ -108,7 +108,7 @@ class Response(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release the connection: usable again after a response that was read to its end, else closed."""
+        """Release the connection. It is reused if the response was read to its end, else closed."""
         ...
 
 
@@ -186,7 +186,7 @@ class Signed(msgspec.Struct, eq=False):
 
     @property
     def secrets(self) -> set[str]:
-        """Return the credentials that were put on requests."""
+        """Return the credentials that `auth` has added to requests."""
         found: set[str] = set()
         for request, signed in self._tries:
             for _, value in [pair for pair in signed.headers if pair not in request.headers]:
@@ -197,7 +197,7 @@ class Signed(msgspec.Struct, eq=False):
 
 
 async def _await_credentials(signing: Awaitable[Request], request: Request) -> Request:
-    """Return the request with credentials that must be waited for: the wait counts towards the total deadline."""
+    """Return the request with credentials that are fetched asynchronously. The wait counts toward the total deadline."""
     import asyncio
 
     began, total = monotonic(), request.deadlines.total
@@ -221,7 +221,7 @@ async def _await_credentials(signing: Awaitable[Request], request: Request) -> R
 
 @lru_cache(16)
 def _list_added_secrets(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the lasting secrets among the headers that were put on a request."""
+    """Return the lasting secrets among the headers that `auth` has added."""
     return tuple(found for found in (credential(*pair) for pair in after if pair not in before) if is_secret(found))
 
 
@@ -249,10 +249,10 @@ class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise BadValue(f"Retries({name}={value}) must be seconds: a finite number, not below zero.")
 
     def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float | None:
-        """Return the seconds to wait after the attempt of this number, from 1; None to give up.
+        """Return the seconds to wait after attempt number `attempt`, from 1; None to give up.
 
-        `jitter` from 0 to 1 is the part of the backoff that is waited. A wait that the provider asks for is kept in full, with
-        up to as much of the backoff on top, so that many callers do not retry at once; a longer one ends the retries.
+        `jitter` from 0 to 1 is the part of the backoff that is waited. A wait that the provider asks for is kept in full; up to
+        the same backoff is added, so that many callers do not retry at once. If it is too long, there is no retry.
         """
         if attempt >= self.attempts:
             return None
@@ -333,7 +333,7 @@ async def _read_fault(response: Response, *, fault: Fault, cap: int) -> Provider
 
 
 async def _error_body(response: Response, cap: int) -> bytes:
-    """Return the beginning of an error's body. The status is enough when the rest does not come."""
+    """Return the beginning of an error's body. If the rest does not arrive, the status is enough."""
     pieces, size = [], 0
     try:
         while size < cap and (piece := await response.read()):

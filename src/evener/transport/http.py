@@ -46,7 +46,7 @@ class HttpResponse:
         self._held = True
 
     def __del__(self) -> None:
-        """Release the slot of a response that was never closed, before the deadline does."""
+        """Release the slot of a response that was never closed, before the deadline expires."""
         if self._held:
             self._connection.forget()
 
@@ -56,11 +56,11 @@ class HttpResponse:
 
     @property
     def ended(self) -> bool:
-        """True if the whole body has been read, as far as is known without waiting."""
+        """True if the whole body is known to be read, without waiting."""
         return self._ended or (self._held and not self._encoding and self._connection.ended)
 
     async def aclose(self) -> None:
-        """Let go of the connection; see `Response`. More than once does no harm."""
+        """Release the connection; see `Response`. Idempotent."""
         self.close()
 
     def __repr__(self) -> str:
@@ -92,14 +92,14 @@ class HttpResponse:
         return piece
 
     async def _give_way(self) -> None:
-        """Let others have their turn, the timer of the deadlines among them."""
+        """Let other tasks run, among them the timer of the deadlines."""
         self._burst = 0
         await asyncio.sleep(0)
         if isinstance(self._connection.failure, TimedOut):
             raise self._connection.failure
 
     async def _piece(self) -> bytes:
-        """Return the next bytes as they came."""
+        """Return the next bytes as they arrived, not decompressed."""
         if self._closed:
             return self._over()
         try:
@@ -126,7 +126,7 @@ class HttpResponse:
         return b""
 
     def close(self) -> None:
-        """`aclose`, which has nothing to wait for here."""
+        """Close without waiting; see `aclose`."""
         if not self._closed:
             self._closed = True
             self._ended = self._connection.ended
@@ -157,14 +157,14 @@ class Pool:
         self._keeper = self._keep()
 
     async def watch(self) -> None:
-        """Have the loop close the connections when it shuts down: it finishes every generator that was begun in it."""
+        """Close the connections when the loop shuts down: it finishes every generator that was started in it."""
         await anext(self._keeper)
 
     async def aclose(self) -> None:
         await self._keeper.aclose()
 
     def take(self, route: object) -> Connection | None:
-        """Return the idle connection of this route that was used last."""
+        """Return the idle connection of this route that was used last; None if there is none."""
         idle = self._idle.get(route)
         oldest = self._loop.time() - KEPT_SECONDS
         while idle:
@@ -175,7 +175,7 @@ class Pool:
         return None
 
     def give(self, route: object, connection: Connection) -> None:
-        """Take back a connection whose exchange is over, and its slot. Keep it if it may carry another."""
+        """Take back a connection and its slot after its exchange. Keep it if it can be reused."""
         self.slots.release()
         if not connection.end() or self._closed:
             self.drop(connection)
@@ -194,7 +194,7 @@ class Pool:
             self._drop_oldest()
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection, and forget it."""
+        """Close and remove a connection."""
         connection.abort()
         self._open.discard(connection)
 
@@ -302,7 +302,7 @@ class HttpTransport:
                 await _send_in_parts(connection, head, request.body)
             answer = await connection.head()
             if answer.status == SWITCHING:
-                raise WireError(f"{place} wants to speak another protocol than HTTP. Check the address.")
+                raise WireError(f"{place} answered with a switch to a protocol other than HTTP. Check the address.")
             response = HttpResponse(connection, place)
         except BaseException:
             pool.give(route, connection)
@@ -353,7 +353,7 @@ async def _wait_for_slot(pool: Pool, terms: Terms) -> None:
 
 
 async def _send_in_parts(connection: Connection, head: Secret[bytes], body: bytes) -> None:
-    """Send a large body part by part. A server that refuses it meanwhile gets no more of it."""
+    """Send a large body part by part. Stop if the server refuses the request meanwhile."""
     connection.write(head.reveal())
     for start in range(0, len(body), LARGE):
         if connection.answer.status >= REFUSED:
@@ -371,7 +371,7 @@ class HttpTarget(msgspec.Struct, frozen=True):
     place: str
 
     def __repr__(self) -> str:
-        """Leave out the query: it may hold a key."""
+        """Leave out the query, because it may contain a key."""
         return f"Target({self.place})"
 
 
@@ -395,7 +395,7 @@ def _close_head(request: Request, start: bytes, is_framed: bool) -> bytes:
 
 @lru_cache(16)
 def _open_head(method: str, target: HttpTarget, given: tuple[tuple[str, str], ...], route: Route) -> tuple[bytes, bool]:
-    """Return the part of a head that requests share, made once, and whether it states the body's length."""
+    """Return the part of a head that requests share, and whether it states the body's length. It is made once."""
     names = {name.lower() for name, _ in given}
     headers = [("host", target.base.partition("://")[2])] if "host" not in names else []
     headers += [(name, value) for name, value in USUAL_HEADERS if name not in names]
@@ -409,7 +409,7 @@ def _open_head(method: str, target: HttpTarget, given: tuple[tuple[str, str], ..
 
 
 def _check_framing(request: Request) -> None:
-    """Refuse a stated length that is not the body's: the rest would be read as another request."""
+    """Refuse a stated length that differs from the body's: the rest would be read as another request."""
     length = str(len(request.body))
     for name, value in request.headers:
         if name.lower() in FRAMING and (name.lower(), value.strip()) != ("content-length", length):
@@ -438,7 +438,7 @@ async def read_all(response: Response, cap: int) -> bytes:
             size += len(piece)
             if size > cap:
                 raise WireError(
-                    f"The answer is larger than {cap} bytes: {size} had come when it was given up. "
+                    f"The answer is larger than {cap} bytes: reading stopped after {size} bytes. "
                     "If it may be that large, raise the cap with Caps(body=...)."
                 )
             pieces.append(piece)

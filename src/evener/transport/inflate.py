@@ -37,7 +37,7 @@ class Inflater:
         self._members = 1
 
     def feed(self, compressed: bytes) -> None:
-        """Add the next bytes; only when `take` has nothing left."""
+        """Add the next bytes. Call it only if `take` returns nothing."""
         if self._format == DEFLATE and len(self._first) < 2:
             self._first += compressed
             if len(self._first) < 2:
@@ -49,7 +49,7 @@ class Inflater:
         self._fed = memoryview(compressed)
 
     def take(self) -> bytes:
-        """Return the next piece; empty when more must be fed first."""
+        """Return the next piece; empty if more bytes are needed."""
         while self._held or self._full or self._fed:
             if not self._held and not self._full:
                 self._held, self._fed = bytes(self._fed[:SLICE]), self._fed[SLICE:]

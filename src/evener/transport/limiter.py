@@ -60,11 +60,11 @@ class RateTables(Protocol):
         ...
 
     def recount(self, id: str, tokens: int) -> None:
-        """Replace the estimate of a call by what it used. Does not wait."""
+        """Replace the estimate of a call by its usage. Does not wait."""
         ...
 
     def pause(self, key: str, seconds: float) -> None:
-        """Begin no call with the key for so many seconds, on any machine. Does not wait."""
+        """Let no call with the key begin for so many seconds, on any machine. Does not wait."""
         ...
 
 
@@ -94,18 +94,19 @@ class Limiter:
 
     @property
     def rate(self) -> Rate:
-        """Return the limits that hold now."""
+        """Return the present limits."""
         return self._rate
 
     def slot(self, *, tokens: int = 0, within: float = WITHIN) -> "Slot":
-        """Return a slot: enter it to wait for room, leave it when the call is over. `tokens` is an estimate, settled later.
+        """Return a slot. Entering it waits for room; leaving it ends the call. `tokens` is an estimate, which `settle`
+        corrects.
 
         Entering raises TimedOut after `within` seconds.
         """
         return Slot(self, tokens, within)
 
     def pause(self, seconds: float) -> None:
-        """Begin no call for so many seconds: the provider asked for it. Calls in flight continue."""
+        """Let no call begin for so many seconds, as the provider asked. Running calls continue."""
         with self._lock:
             until = self._clock() + min(max(seconds, 0.0), LONGEST_PAUSE)
             self._paused_until = max(self._paused_until, until)
@@ -214,7 +215,7 @@ class Limiter:
             self._tokens -= begun.tokens
 
     def _wake(self) -> None:
-        """Have the first waiter check again. One whose event loop has ended is dropped."""
+        """Let the first waiter check again. A waiter whose event loop has ended is removed."""
         while self._queue and not self._queue[0].wake():
             self._queue.popleft()
 
@@ -234,7 +235,7 @@ class Slot(msgspec.Struct, eq=False):
     _shared: tuple[RateTables, str] | None = None
 
     def try_enter(self) -> bool:
-        """Begin the call if there is room and no other waits; True if it has begun. Without a limit nothing is held."""
+        """Begin the call if there is room and no other call waits; True if it has begun. Without a limit nothing is counted."""
         limiter = self._limiter
         if limiter._unlimited and not limiter._paused_until:
             return True
@@ -296,7 +297,10 @@ class Slot(msgspec.Struct, eq=False):
                     limiter._wake()
 
     def forget(self) -> None:
-        """Give back a slot that was never left. Called by the garbage collector, maybe with the lock held: takes none."""
+        """Release a slot that was never left.
+
+        Called by the garbage collector, perhaps while the lock is held, so it takes no lock.
+        """
         self._limiter._lost.append(self)
         for waiter in tuple(self._limiter._queue):
             if waiter.wake():
@@ -364,11 +368,11 @@ class _Sharing:
         return None if store is None else store.cluster
 
     def begin(self, store: RateStore) -> None:
-        """Let the rates of keys hold across machines from now on, counted in the tables of the store."""
+        """Count the rates of keys in the tables of this store from now on, so that they apply to all machines."""
         self._store = ref(store)
 
     def end(self, store: RateStore) -> None:
-        """Let them hold in this process only, if it is this store that counted them."""
+        """Count in this process only, if this store was used for counting."""
         if self._store() is store:
             self._store = lambda: None
 
@@ -378,7 +382,7 @@ share_rates, unshare_rates = _sharing.begin, _sharing.end
 
 
 def limiter_for(key_fingerprint: str, rate: Rate | None = None) -> Limiter:
-    """Return the limiter of this key: one for the whole process. When rates differ, the lower limits hold."""
+    """Return the limiter of this key: one for the whole process. If callers give different rates, the lowest applies."""
     with _lock:
         limiter = LIMITERS.get(key_fingerprint)
         if limiter is None:

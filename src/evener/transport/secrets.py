@@ -63,7 +63,7 @@ class Net:
             self._needles.append(form)
 
     def may_hold(self, content: bytes) -> bool:
-        """False if certainly no form is in it."""
+        """True if the content may contain a form of a secret. False is certain."""
         for needle in self._needles:
             if content.find(needle) >= 0:  # `in` tries a needle of bytes as a number first, which costs more than the search
                 return True
@@ -74,7 +74,7 @@ class Net:
         return bool(self._quads) and not self._quads.isdisjoint(memoryview(content[: len(content) & -QUAD]).cast("I"))
 
     def without(self, text: str) -> str:
-        """Return the text with every form replaced."""
+        """Return the text with every form of a secret replaced."""
         if not self._forms:
             return text
         pieces, done = [], 0
@@ -84,11 +84,11 @@ class Net:
         return "".join((*pieces, text[done:])) if pieces else text
 
     def found_in(self, text: str) -> set[str]:
-        """Return the secrets of which a form is in the text."""
+        """Return the secrets that occur in the text in some form."""
         return {self._forms[text[start:end]] for start, end in self._spans(text)}
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find the spans of forms, the longest at each place."""
+        """Yield the spans of forms, the longest at each place."""
         place, last, lengths, forms = 0, len(text) - SHORTEST, self._lengths, self._forms
         while place <= last:
             step = 1
@@ -129,7 +129,7 @@ _kept_net = KeptNet()
 
 
 def known_net() -> Net:
-    """Return the net for every secret that this process has used."""
+    """Return the net for all secrets that this process has used."""
     return _kept_net._net if _kept_net.seen is _known else _kept_net.of(_known)
 
 
@@ -143,7 +143,7 @@ def _find_nested(secret: str) -> set[str]:
 
 
 def _starts(form: bytes, size: int, count: int) -> Iterator[int]:
-    """Return the words of a form that may be the first on a word boundary: those at its first `count` places."""
+    """Return those words of a form that may be the first after a word boundary: at its first `count` places."""
     return (int.from_bytes(form[start : start + size], sys.byteorder) for start in range(min(count, len(form) - size + 1)))
 
 
@@ -175,7 +175,7 @@ class Secret(Generic[T]):
         self._held: T = held
 
     def reveal(self) -> T:
-        """Return the secret itself. Keep it in no variable that lives as long as a request."""
+        """Return the secret itself. Do not keep it in a variable that lives as long as a request."""
         return self._held
 
     def __bool__(self) -> bool:
@@ -215,10 +215,10 @@ def fingerprint(secret: str) -> str:
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Return the text without the secrets: as they are, and as they look in a URL, in JSON and in base64, in either case.
+    """Return the text without the secrets: in plain form, and as encoded in a URL, in JSON and in base64, in either case.
 
-    A quotation may end in the middle of one: 16 characters of its beginning, and what follows of it, are hidden, too.
-    Secrets of fewer than 6 characters are not hidden.
+    A quotation may end in the middle of a secret: 16 or more characters of its beginning are hidden, too. Secrets of fewer than
+    6 characters are not hidden.
     """
     forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
     if not forms:
@@ -232,10 +232,10 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
 
 
 def note_secret(*secrets: str) -> None:
-    """Remember that this process uses these, until it ends, so that they are kept out of every store.
+    """Remember these secrets until the process ends, so that they are kept out of every store.
 
-    Ignored: fewer than 6 characters, and a plain word of up to 15 letters such as `not-needed`. Such a word stands in for
-    a key where none is needed, and hiding it would change names and sentences that are no secret.
+    Ignored are texts of fewer than 6 characters, and plain words of up to 15 letters such as `not-needed`. Such a word is a
+    placeholder for a key that is not needed, and hiding it would change names and sentences.
     """
     global _known
     if _noted.issuperset(secrets):
@@ -247,12 +247,15 @@ def note_secret(*secrets: str) -> None:
 
 
 def known_secrets() -> tuple[str, ...]:
-    """Return the noted secrets, in order. The same object until another one is noted, which is then added at the end."""
+    """Return the noted secrets, in order. It is the same object until another secret is added at the end."""
     return _known
 
 
 def credential(name: str, value: str) -> str:
-    """Return the part of a header that is a lasting secret: a key or token. Empty for anything else, such as a signature."""
+    """Return the part of a header that is a lasting secret, such as a key or token.
+
+    Empty for anything else, such as a signature.
+    """
     if not CREDENTIALS.fullmatch(name):
         return ""
     scheme, _, rest = value.rpartition(" ")
@@ -260,12 +263,12 @@ def credential(name: str, value: str) -> str:
 
 
 def is_secret(text: str) -> bool:
-    """True if `note_secret` takes it: neither too short nor a word that stands in for a key."""
+    """True if `note_secret` accepts it: it is neither too short nor a placeholder for a key."""
     return len(text) >= SHORTEST and not (len(text) <= LONGEST_STAND_IN and STAND_IN.fullmatch(text))
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return every form of a secret that is searched for: as it is, and as it looks in a URL, in JSON and in base64."""
+    """Return every form of a secret to search for: plain, and as encoded in a URL, in JSON and in base64."""
     content = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(content, safe=""), quote(content), quote_plus(content)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), form) for form in quoted}

@@ -20,7 +20,7 @@ class _Number(str):
 
 
 def write_arguments(raw: str) -> str:
-    """Return the text in lines; as it is if it is no JSON."""
+    """Return the arguments as indented JSON; unchanged if they are not JSON."""
     try:
         value = json.loads(raw, object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
         return _write(value, "\n")
@@ -53,7 +53,7 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def question_of(call: ToolCall) -> dict[str, object] | None:
-    """Return the question that a call puts to the user, and the answers to choose from; None if it is another call."""
+    """Return the question that a call asks the user, with its choices; None for any other call."""
     if call.name != ASK_USER:
         return None
     try:

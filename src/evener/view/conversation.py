@@ -92,17 +92,17 @@ class Conversation:
         self._asked: TalkItem | None = None
 
     def feed(self, events: Iterable[ev.Event]) -> None:
-        """Take further events."""
+        """Add further events."""
         for event in events:
             self.count += 1
             self._take(event)
 
     def since(self, event: int) -> list[TalkItem]:
-        """Return what was changed after the event of that number. Costs what was changed."""
+        """Return the items that changed after the event of that number, in O(changed items)."""
         return list(takewhile(lambda item: item.touched > event, reversed(self._touched.values())))
 
     def near(self, event: int) -> TalkItem | None:
-        """Return the item of an event, or the one before it if it has none; None if there is none to be shown."""
+        """Return the item of an event, or the last one before it if it has none; None if there is none."""
         end = bisect_right(self.items, event, key=lambda item: item.n)
         return next(
             (item for item in reversed(self.items[:end]) if item.status != "over"), self.items[0] if self.items else None
@@ -169,7 +169,7 @@ class Conversation:
                         self._ask(event, block, f"message/blocks/{place}")
 
     def _drop_asking(self) -> None:
-        """The request has its answer, so its item becomes that: an empty one, which a page takes away."""
+        """Empty the item of a request that has its answer; a page removes empty items."""
         if self._asked is not None:
             self._touch(self._asked).status = "over"
             self._asked = None
@@ -280,7 +280,7 @@ def _text(text: str, place: str, kind: str = "text") -> Piece:
 
 
 def pieces_of(blocks: Iterable[Block], at: str = "", *, named: str = "blocks") -> list[Piece]:
-    """Return blocks as pieces. `at` is where they are in their event."""
+    """Return blocks as pieces. `at` is the path of the blocks within their event."""
     base = at if named == "content" else f"{at}blocks/"
     return [_piece(block, f"{base}{place}") for place, block in enumerate(blocks)]
 

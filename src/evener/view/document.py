@@ -15,7 +15,7 @@ STYLE = (
 
 
 def write_document(log: str, items: Iterable[TalkItem]) -> str:
-    """Return the file."""
+    """Return the conversation as an HTML file."""
     body = "\n".join(line for item in items if item.kind != "asking" for line in _item(item))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -48,7 +48,7 @@ def _piece(piece: Piece) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return the text for HTML, with marks that change the reading direction written out."""
+    """Return the text for HTML. Characters that change the reading direction are shown as escapes."""
     shown = "".join(f"\\u{ord(char):04x}" if _is_active(char) else char for char in text)
     return escape(shown)
 

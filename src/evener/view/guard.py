@@ -66,12 +66,12 @@ def _quoted_path(scope: Scope) -> str:
 
 
 def _is_followed(headers: dict[bytes, bytes]) -> bool:
-    """True if a browser goes to the address in a tab of its own: the site that sent it there cannot read the answer."""
+    """True if a link opens the address in a tab: the site that has the link cannot read the answer."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
 
 
 def _is_ours(headers: dict[bytes, bytes]) -> bool:
-    """True if a request that changes something was made by our own page: no form and no other site can send it."""
+    """True if our own page sent this changing request: no form and no other site can send it."""
     length = headers.get(b"content-length", b"")
     return (
         b"origin" in headers

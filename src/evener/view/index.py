@@ -76,7 +76,7 @@ class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def glimpse_of(events: Sequence[ev.Event], log: str, *, held: bool) -> tuple[Glimpse, Approval | None]:
-    """Return what the events of a log say, and the first question that waits in it."""
+    """Return a summary of the events of a log, and the first question that waits in it."""
     state, prompt, usage, cost, exact, requests = RunState(), "", Usage(), Decimal(0), True, 0
     for event in events:
         match event:
@@ -127,9 +127,9 @@ class ThreadIndex:
         self._at = self._took = 0.0
 
     async def lines(self, *, rarely: bool = False) -> list[ListedThread]:
-        """Return every thread, the one that changed last first. Erased ones are listed, too: they leave a skeleton.
+        """Return every thread, the one that changed last first. Erased threads are included, because their tombstones remain.
 
-        `rarely`: listing may take a twentieth of the time, and happens twice a second at most.
+        `rarely`: list at most twice a second, and for at most a twentieth of the time.
         """
         pause = max(0.5, 20 * self._took) if rarely else 4 * self._took if self._took > SLOW else 0.0
         async with self._lock:
@@ -139,13 +139,15 @@ class ThreadIndex:
         return self._lines
 
     def expire(self) -> None:
-        """List anew for the next request: this process has changed the store, or knows more of it."""
+        """Read the list again for the next request, because this process has changed the store."""
         self._at = 0.0
 
     def choose(
         self, text: str, *, group: str = "", agents: bool = False, only: Collection[str] | None = None
     ) -> list[ListedThread]:
-        """Return the listed threads with all words of a text; of one group; with those of agents; of these threads only."""
+        """Return the threads that contain all words of a text, in one group; with `agents` also those of agents; with `only`
+        just these.
+        """
         chosen = self._lines if agents else [line for line in self._lines if not line.inside]
         chosen = [line for line in chosen if line.group == group] if group else chosen
         if only is not None:
@@ -154,7 +156,7 @@ class ThreadIndex:
         return [line for line in chosen if all(word in self._said(line) for word in words)] if words else chosen
 
     def _said(self, line: ListedThread) -> str:
-        """Return what a text is looked for in, made when it is first needed: most lists are not searched."""
+        """Return the text in which a filter searches. It is made on first use, because most lists are not searched."""
         found = self._words.get(line.log)
         if found is None:
             found = self._words[line.log] = _words_of(line)
@@ -166,15 +168,15 @@ class ThreadIndex:
 
     @property
     def left(self) -> int:
-        """How many logs are still to be read."""
+        """The number of logs that are not read yet."""
         return len(self._left)
 
     def find(self, log: str) -> ListedThread | None:
-        """Return the line of the thread whose head is this log; None if it is not listed yet."""
+        """Return the thread whose head is this log; None if it is not read yet."""
         return next((line for line in self._lines if line.log == log), None)
 
     async def metrics(self) -> str:
-        """Return the metrics of every thread's head, as Prometheus reads them."""
+        """Return the metrics of every thread's head in the format of Prometheus."""
         made = Metrics()
         for line in await self.lines():
             try:

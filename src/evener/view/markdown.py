@@ -38,7 +38,7 @@ def _parser() -> "MarkdownIt":
 
 
 def parse_markdown(text: str) -> list[object]:
-    """Return the tree; empty for a text that is too long, or that is nothing but a paragraph of plain words."""
+    """Return the tree; empty for a text that is too long, or for one plain paragraph."""
     if not text or len(text) > LARGEST:
         return []
     from markdown_it.tree import SyntaxTreeNode

@@ -18,7 +18,7 @@ BEGINNINGS = {
 
 
 async def find_image(store: Store, event: ev.Event, place: str) -> tuple[str, bytes] | None:
-    """Return the media type and the bytes of the picture at this place of an event; None if there is none to be shown."""
+    """Return media type and bytes of the image at this place of an event; None if there is no image to show."""
     block = _find(event, place.split("/"))
     if not isinstance(block, ImageBlock):
         return None

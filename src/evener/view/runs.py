@@ -42,12 +42,12 @@ class LiveRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def partial(self, log: str) -> UnfinishedAnswer | None:
-        """Return what the model of this log has said so far; None where no run of ours goes on."""
+        """Return the text that the model of this log has streamed so far; None if this process runs nothing in it."""
         found = self._partial.get(log)
         return found and msgspec.structs.replace(found, text=found.text[-SHOWN:], reasoning=found.reasoning[-SHOWN:])
 
     def follow(self, log: str, stream: StreamedRun) -> None:
-        """Follow a run to its end."""
+        """Follow a run until it ends."""
         self.errors.pop(log, None)
         task = asyncio.create_task(self._follow(log, stream))
         self._tasks.add(task)

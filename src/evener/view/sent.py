@@ -67,7 +67,7 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_requests(events: Iterable[ev.Event], windows: Mapping[str, int]) -> list[RequestLine]:
-    """Return the requests of a log in their order. `windows` are tokens, by model."""
+    """Return the requests of a log in order. `windows` has the window of each model, in tokens."""
     fold = _RequestFold(windows)
     for n, event in enumerate(events, 1):
         fold.take(n, event)
@@ -102,7 +102,7 @@ class _RequestFold:
             self.called = (n, event)
 
     def line(self, **more: Any) -> RequestLine:
-        """Return the request that is under way."""
+        """Return the request that has no answer yet."""
         assert self.called is not None
         n, event = self.called
         window = self._windows.get(event.model, 0)
@@ -113,7 +113,7 @@ class _RequestFold:
         self.called, self._shortened = None, ""
 
     def _count(self, event: ev.Replied) -> dict[str, int]:
-        """Return what the request held, by kind. Costs what is new in it."""
+        """Return the tokens of the request by kind, in O(new content)."""
         origin = event.message.origin or Origin()
         rates, view = rates_of(origin.wire), self._state.view
         known = self._counted if self._counted.rates == rates else KindCount(rates)
@@ -128,7 +128,7 @@ class _RequestFold:
 async def rebuild(
     store: Store, events: Sequence[ev.Event], n: int, *, models: Sequence[Model] = (), as_model: str = ""
 ) -> SentRequest:
-    """Rebuild the request of event `n`. `models` are those of the harness, if it is at hand. `as_model`: for another model."""
+    """Rebuild the request of event `n`. `models` are the harness's, if there is one. With `as_model`, for another model."""
     called = events[n - 1] if 0 < n <= len(events) else None
     if not isinstance(called, ev.ModelCalled):
         raise UsageError(f"Event {n} is no request to a model. Give the number of one: the list of requests has them.")
@@ -161,7 +161,7 @@ async def rebuild(
 
 
 def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
-    """Yield the model with each effort. What a provider sealed is only sent to the address that it came from."""
+    """Yield the model with each effort. Sealed content is rebuilt only for the address that it came from."""
     for effort in EFFORTS if wanted else (None,):
         if endpoint:
             yield open_model(name, auth=lambda request: request, base_url=endpoint, effort=effort)
@@ -170,7 +170,7 @@ def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
 
 
 def _resting(events: Sequence[ev.Event], n: int) -> State:
-    """Return what a request left to the provider's memory: the last message that the provider held before it."""
+    """Return the provider-side state that the request used: the last earlier message that the provider stores."""
     called = events[n - 1]
     assert isinstance(called, ev.ModelCalled)
     assert called.rests is not None
@@ -183,7 +183,7 @@ def _resting(events: Sequence[ev.Event], n: int) -> State:
 
 
 def _endpoint(after: Iterable[ev.Event]) -> str:
-    """Return the address that answered; empty where it is not known."""
+    """Return the address that answered; empty if it is unknown."""
     for event in after:
         if isinstance(event, ev.Replied):
             return event.message.origin.endpoint if event.message.origin else ""
@@ -191,7 +191,7 @@ def _endpoint(after: Iterable[ev.Event]) -> str:
 
 
 def _recorded(after: Iterable[ev.Event]) -> str:
-    """Return the digest of the request: its answer or its failure has it."""
+    """Return the digest of the request, from the event of its answer or failure."""
     for event in after:
         if isinstance(event, ev.Replied | ev.ModelFailed):
             return event.request
@@ -215,7 +215,7 @@ LASTS = 300.0
 
 
 def explain_changes(events: Sequence[ev.Event], before: int, n: int, bodies: tuple[str, str]) -> tuple[str, ...]:
-    """Return in sentences what changed between two requests, and what that does to the provider's prompt cache."""
+    """Return sentences about the changes between two requests, and their effect on the provider's prompt cache."""
     earlier, later = events[before - 1], events[n - 1]
     assert isinstance(earlier, ev.ModelCalled)
     assert isinstance(later, ev.ModelCalled)
@@ -248,7 +248,7 @@ def _explain(event: ev.Event) -> str:
 
 
 def _first_difference(bodies: tuple[str, str]) -> str:
-    """Return the path of the first value of the old request that the new one does not have; empty if it has them all."""
+    """Return the path of the first value of the old request that the new one lacks; empty if it has all of them."""
     try:
         old, new = (msgspec.json.decode(body) for body in bodies)
     except (msgspec.DecodeError, RecursionError):
@@ -275,7 +275,9 @@ def _differ(old: object, new: object, path: str) -> str:
 
 
 def compare_bodies(before: str, after: str) -> dict[str, object]:
-    """Return what moved between two requests: lines of pretty JSON, each with `=`, `-` or `+`; and how much stayed in front."""
+    """Return the differences of two requests as lines of JSON, each with `=`, `-` or `+`, and the length of their common
+    beginning.
+    """
     ours, theirs = _lines(before), _lines(after)
     head = _count_same(ours, theirs)
     tail = _count_same(ours[head:][::-1], theirs[head:][::-1])

@@ -104,11 +104,11 @@ class Viewer:
         self.closing = asyncio.Event()
 
     def app(self, *, token: str, port: int) -> Guard:
-        """Return the whole application."""
+        """Return the ASGI app, with its guard."""
         return Guard(Starlette(routes=self.routes()), token=token, port=port)
 
     def routes(self) -> list[Route]:
-        """Return what is served, without the guard."""
+        """Return the routes, without the guard."""
         gets: dict[str, Answering] = {
             "/api/threads": self._threads,
             "/api/items/{log}": self._items,
@@ -135,14 +135,14 @@ class Viewer:
         ]
 
     async def aclose(self) -> None:
-        """Stop the runs that were begun here. They can be resumed."""
+        """Stop the runs that were started here. They can be resumed."""
         self.closing.set()
         await self._runs.aclose()
 
     # Lists.
 
     async def _threads(self, request: Request) -> object:
-        """List the threads that a filter leaves, or those in which a text was `said`, one page at a time."""
+        """List a page of the threads that match a filter, or that contain a text."""
         params = request.query_params
         text, agents, start = params.get("text", "")[:500], "agents" in params, _number(params.get("start", "0"))
         await self._index.lines()
@@ -163,7 +163,7 @@ class Viewer:
     # One log.
 
     async def _opened(self, log: str, *, items: int = 0) -> OpenLog:
-        """Return the log with all that was written to it by now; with `items`, only what is needed for so many of them."""
+        """Return the log with all its present events; with `items`, only as much of it as so many items need."""
         found = self._logs.get(log)
         if found is None:
             found = self._logs[log] = OpenLog(log, [], Conversation(), asyncio.Lock())
@@ -189,7 +189,7 @@ class Viewer:
         return len(new) == READ
 
     async def _items(self, request: Request) -> object:
-        """Return a page of items; or those of the pages that a page `have`, where they were changed `since` an event."""
+        """Return a page of items; or, of the pages that the browser has (`have`), the items that changed after `since`."""
         params, log = request.query_params, request.path_params["log"]
         start = _number(params.get("start", "0"))
         end = start + min(_number(params.get("many", str(PAGE))), LARGEST_PAGE)
@@ -234,7 +234,7 @@ class Viewer:
         return {"thread": thread, "branches": branches, "said": said, "inside": inside, "marks": marks}
 
     async def _first_words(self, log: str, after: int) -> str:
-        """Return what a branch is called, and what was said first on it."""
+        """Return the label of a branch, and its first prompt."""
         try:
             first = await self.store.read(log, after=after, until=after + 12)
         except EvenerError:
@@ -244,7 +244,7 @@ class Viewer:
         return " · ".join(filter(None, (label, words)))[:160]
 
     async def _marks(self, branch: Branch) -> list[dict[str, object]]:
-        """Return where a branch was compacted, or blocks were left out of its requests."""
+        """Return the events at which a branch was compacted, or blocks were evicted."""
         try:
             events = await self.store.read(branch.log, after=branch.at)
         except EvenerError:
@@ -347,7 +347,7 @@ class Viewer:
         return {"decided": list(made), **self._next_words("resume", body.log)}
 
     async def _benches(self, log: str) -> Mapping[str, Bench]:
-        """Return what decides by the tools that the logs themselves describe. The run checks everything again by its own."""
+        """Return the tools that the logs describe, to check decisions with. The run checks them again with its own tools."""
         found: dict[str, Bench] = {}
         for one in approvals_of(await state_of(self.store, log), log):
             state = await state_of(self.store, one.thread)
@@ -373,7 +373,7 @@ class Viewer:
         return {"started": True}
 
     def _next_words(self, command: str, log: str, *, model: str = "") -> dict[str, object]:
-        """Return the command that goes on from here, for where this process cannot."""
+        """Return the command that continues from here, for actions that this process cannot do."""
         named = ["-r", log] if command == "chat" else [log]
         return {"command": ["evener", command, *self._words, *(["-m", model] if model else []), *named]}
 
@@ -385,7 +385,7 @@ class Viewer:
         return StreamingResponse(self._changes(request, request.query_params.get("log", "")), media_type="text/event-stream")
 
     async def _changes(self, request: Request, log: str) -> AsyncIterator[bytes]:
-        """Tell a page when its log, or any log at all, has grown."""
+        """Notify a page when its log, or any log, has new events."""
         self._streams += 1
         known: object = None
         beat = 0.0
@@ -460,7 +460,7 @@ class RunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _shown_approval(key: str, approval: Approval, answer: str) -> dict[str, object]:
-    """Return what a page shows of an approval: all of it; if that is too much, enough to reject it by."""
+    """Return the part of an approval that a page shows: all of it, or, if it is too large, enough to reject it."""
     call = approval.call
     size = len(call.raw) + len(call.name) if call else len(answer)
     if size > LARGEST_SHOWN:
@@ -481,7 +481,7 @@ async def _body(request: Request, kind: type[B]) -> B:
 
 
 def _bench_of(specs: Sequence[ToolSpec]) -> Bench:
-    """Return a bench of tools that cannot run: only their schemas are known."""
+    """Return tools that cannot run: only their schemas are known."""
     asking = question_tool()  # takes an answer that its schema does not show
     toolbox = Toolbox(
         asking if spec.schema == asking.spec.schema else Tool.of(spec.name, spec.schema, function=_never, description="")
@@ -506,7 +506,7 @@ def _as_file(log: str, ending: str) -> dict[str, str]:
 
 
 def _answer(work: Answering) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers with JSON, if not otherwise. An error of ours is a sentence, with a status of its own."""
+    """Return an endpoint that answers with JSON. An error of Evener becomes a status and a sentence."""
 
     async def endpoint(request: Request) -> Response:
         for name, value in request.path_params.items():  # the guard leaves them quoted
@@ -530,7 +530,7 @@ _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=str)
 
 
 def _raw(event: ev.Event) -> object:
-    """Return an event as plain values, long texts cut: its own address has it whole."""
+    """Return an event as plain values. Long texts are cut; the event's own address returns it whole."""
     return _cut(msgspec.to_builtins(event, enc_hook=str))
 
 
@@ -547,7 +547,7 @@ def _cut(value: object) -> object:
 
 
 def _with_markdown(role: str, pieces: list[Piece]) -> list[Piece]:
-    """Parse what a model wrote, once."""
+    """Parse the Markdown of a model's text, once."""
     for piece in pieces:
         if piece.kind == "text" and role == "assistant" and not piece.markdown and not piece.length:
             piece.markdown = parse_markdown(piece.text)
@@ -570,7 +570,10 @@ async def _static(request: Request) -> Response:
 
 
 async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None], *, token: str = "") -> None:
-    """Serve until `viewer.closing` is set, or interrupted. `ready` is told the address, with the token in it."""
+    """Serve until `viewer.closing` is set, or until interrupted.
+
+    `ready` is called with the address, which contains the token.
+    """
     token = token or secrets.token_urlsafe(24)
     port = listening.getsockname()[1]
     app = viewer.app(token=token, port=port)

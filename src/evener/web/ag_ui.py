@@ -77,7 +77,7 @@ class AgUiEncoder:
         self._number = 0
 
     def encode(self, event: st.StreamEvent) -> list[Frame]:
-        """Return the events for one event; none for what the protocol has no place for."""
+        """Return the AG-UI events for one event; none if the protocol has no event for it."""
         if event.place.parent_run:
             return []
         return [*self._of_answer(event), *self._of_run(event)]
@@ -88,7 +88,7 @@ class AgUiEncoder:
         return [*self._close_all(), {"type": "RUN_ERROR", "message": str(error), "code": type(error).__name__}]
 
     def notice(self, text: str) -> list[Frame]:
-        """Return a remark to the user, which is no part of the conversation."""
+        """Return a notice for the user that is not part of the conversation."""
         return [_custom("notice", {"text": text})]
 
     def _new_id(self) -> str:
@@ -156,7 +156,10 @@ class AgUiEncoder:
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text}
 
     def _take_back(self) -> Iterator[Frame]:
-        """Show what counts. A client keeps reasoning that a snapshot without any leaves out, so it is emptied instead."""
+        """Yield a snapshot without the retracted text.
+
+        Reasoning is emptied: clients keep reasoning that a snapshot leaves out.
+        """
         yield from self._close_all()
         thought = next((part.id for part in self._parts if part.kind == "reasoning"), self._spare)
         seen = bool(self._parts or self._begun)
@@ -175,7 +178,7 @@ class AgUiEncoder:
         return {"type": "MESSAGES_SNAPSHOT", "messages": [*self._kept, *spare]}
 
     def _end_turn(self, message: Message) -> Iterator[Frame]:
-        """Close the turn. Where pieces are missing, or calls have other names now, a snapshot shows the whole message."""
+        """Close the turn. If pieces are missing, or calls were renamed, a snapshot shows the whole message."""
         calls = [call for call in message.calls if call.name != FINAL_RESULT]
         yield from self._close_all()
         if self._omitted or self._begun.difference(call.id for call in calls):
@@ -194,7 +197,7 @@ class AgUiEncoder:
         self._keep_turn(calls)
 
     def _keep_turn(self, calls: Iterable[ToolCall]) -> None:
-        """Note what the client shows of a turn that counts."""
+        """Record what the client shows of a completed turn."""
         made: list[Frame] = [_message_of(part) for part in self._parts]
         listed = [{"id": one.id, "type": "function", "function": {"name": one.name, "arguments": one.raw}} for one in calls]
         if listed:

@@ -136,7 +136,7 @@ class _Pages:
             self._left += 1
 
     async def _frames(self, asked: PageRequest, encoder: PageEncoder) -> AsyncGenerator[Frame, None]:
-        """Give the frames of the run, and an empty one for each silence."""
+        """Yield the frames of the run, and an empty frame after each silence."""
         try:
             run, told = await self._open(asked)
             async with run, aclosing(_with_beats(aiter(run))) as events:
@@ -155,7 +155,7 @@ class _Pages:
                 yield frame
 
     async def _open(self, asked: PageRequest) -> tuple[RunStream, list[str]]:
-        """Begin what was asked for, and say what the page should know."""
+        """Start the requested run; return its stream and the notices for the page."""
         told = [UNUSED.format(name) for name in asked.unused]
         thread = self._harness.thread(asked.thread, begin=True)
         if not asked.answers:
@@ -170,7 +170,7 @@ class _Pages:
 
 
 async def _with_beats(events: AsyncIterator[T]) -> AsyncGenerator[T | None, None]:
-    """Give the events, and None after each silence of some seconds."""
+    """Yield the events, and None after each silence of some seconds."""
     coming = asyncio.ensure_future(anext(events))
     try:
         while True:
@@ -208,7 +208,7 @@ async def _read_body(request: Request) -> dict[str, object]:
 
 
 async def _nothing(request: Request) -> Response:
-    """Answer a chat that wants to go on with a stream: there is none, because a client that goes away cancels its run."""
+    """Answer a chat that wants to reconnect to a stream: there is none, because a disconnect cancels the run."""
     del request
     return Response(status_code=204)
 
@@ -225,8 +225,9 @@ def make_app(
 ) -> WebGuard:
     """Return the ASGI app. Every caller can use each thread of the store: give it to one user, or put a login before it.
 
-    `hosts` are the names under which it is reached, `origins` those of pages that are served elsewhere
-    (`http://localhost:3000`). With a `token`, requests need it as a bearer token. A run ends after so many `seconds`.
+    `hosts` are the host names of the app, `origins` those of pages that other servers serve (`http:
+
+    localhost:3000`). If there is a `token`, requests need it as a bearer token. A run ends after `seconds`.
     """
     allowed = list(origins)
     pages = _Pages(harness, by=by, seconds=seconds, most_runs=most_runs)
@@ -248,7 +249,7 @@ async def serve_web(
     by: str = "web",
     ready: Callable[[str], None] = lambda _url: None,
 ) -> None:
-    """Serve on loopback until interrupted, at this port or a free one. `ready` is told the address."""
+    """Serve on loopback until interrupted, at `port` or at a free one. `ready` is called with the address."""
     with open_socket(port) as listening:
         config = uvicorn.Config(
             make_app(harness, origins=origins, token=token, by=by), log_level="critical", access_log=False, lifespan="off",

@@ -49,7 +49,7 @@ class WebGuard:
 
 
 def _place_of(url: str) -> tuple[str, str]:
-    """Return the name of a URL's host, and the same with its port; empty if it is no URL."""
+    """Return the host name of a URL, and the same with its port; empty if it is not a URL."""
     try:
         found = urlsplit(url)
         return found.hostname or "", found.netloc

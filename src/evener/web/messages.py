@@ -46,20 +46,20 @@ def write_event(frame: Frame) -> bytes:
 
 
 def field(of: object, name: str) -> str:
-    """Return a text of a JSON object; empty if there is none."""
+    """Return a text field of a JSON object; empty if there is none."""
     found = of.get(name) if isinstance(of, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def check_thread_id(id: str) -> str:
-    """Return the id that a page chose for a thread, if it may be one."""
+    """Return the thread id that a page chose. Raises UsageError if it is not allowed."""
     if not THREAD.fullmatch(id):
         raise UsageError("The id of a thread must be 1 to 128 letters, digits or _ . : - and must not begin with . or :")
     return id
 
 
 def media_block(url: str, media_type: str, name: str = "") -> Block:
-    """Return a file of the page: bytes in a data URL, or an address that the model's provider fetches."""
+    """Return the block for a file of the page: its bytes in a data URL, or an address that the provider fetches."""
     inline = DATA_URL.fullmatch(url)
     if inline is None and not url.startswith(("https://", "http://")):
         raise UsageError("A file must be a data URL in base64, or an http address.")
@@ -69,7 +69,7 @@ def media_block(url: str, media_type: str, name: str = "") -> Block:
 
 
 def arguments_of(call: ToolCall) -> object:
-    """Return the arguments as JSON values; as the model wrote them where they are none."""
+    """Return the arguments as JSON values; as text if they are not valid JSON."""
     try:
         return msgspec.json.decode(call.raw or "{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -77,18 +77,19 @@ def arguments_of(call: ToolCall) -> object:
 
 
 def output_of(result: CallFinished) -> str:
-    """Return what a call gave, as the model sees it in words."""
+    """Return the result of a call as the text that the model gets."""
     return "\n".join(one.text if isinstance(one, TextBlock) else f"[{one.kind}]" for one in result.content)
 
 
 def answer_id(approval: Approval) -> str:
-    """Return the name under which a page answers. It is of this asking alone: a later one about the same call has another."""
+    """Return the id of one question of an approval. If the same call is asked about again, that question has another id."""
     return f"{approval.id}:{approval.key}"
 
 
 def decide_by_answers(approvals: Iterable[Approval], answers: Mapping[str, PageAnswer], *, by: str) -> dict[str, Decision]:
-    """Return the decisions about what waits. Answers to anything else are left out: it was decided before. ApprovalStale if
-    there are no others.
+    """Return the decisions for the approvals that wait. Other answers are ignored: those approvals are already decided.
+
+    Raises ApprovalStale if all answers are of that kind.
     """
     made: dict[str, Decision] = {}
     waiting = keyed(approvals)
@@ -99,5 +100,7 @@ def decide_by_answers(approvals: Iterable[Approval], answers: Mapping[str, PageA
             given = answer.arguments if answer.approved else None
             made[key] = Decision(verdict, why=answer.why, arguments=given, digest=one.digest, by=by)  # type: ignore[arg-type]
     if waiting and not made:
-        raise ApprovalStale(f"What was answered no longer waits: it is already decided. Now waits: {', '.join(waiting)}.")
+        raise ApprovalStale(
+            f"The answered question no longer waits: it is already decided. Still waiting: {', '.join(waiting)}."
+        )
     return made

@@ -52,7 +52,7 @@ class UiStreamEncoder:
         self._output: Frame | None = None
 
     def encode(self, event: st.StreamEvent) -> list[Frame]:
-        """Return the chunks for one event; none for what the protocol has no place for."""
+        """Return the chunks for one event; none if the protocol has no chunk for it."""
         if event.place.parent_run:
             return []
         return [*self._of_answer(event), *self._of_run(event)]
@@ -64,7 +64,7 @@ class UiStreamEncoder:
         return [*self._close(), *self._end_step(), text, {"type": "finish", "finishReason": "error"}]
 
     def notice(self, text: str) -> list[Frame]:
-        """Return a remark to the user, which is no part of the message."""
+        """Return a notice for the user that is not part of the message."""
         return [{"type": "data-notice", "data": {"text": text}, "transient": True}]
 
     # The answer of the model.
@@ -138,7 +138,7 @@ class UiStreamEncoder:
         self._begun.clear()
 
     def _end_turn(self, message: Message) -> Iterator[Frame]:
-        """Close the turn. Where pieces are missing, or calls have other names now, the whole message takes their place."""
+        """Close the turn. If pieces are missing, or calls were renamed, the whole message replaces them."""
         yield from self._close()
         calls = [call for call in message.calls if call.name != FINAL_RESULT]
         if self._omitted or not self._shown or self._begun.difference(call.id for call in calls):
@@ -216,7 +216,10 @@ class UiStreamEncoder:
             yield {"type": "finish", "finishReason": "error"}
 
     def _ask(self, one: Approval, thread: str) -> Iterator[Frame]:
-        """Ask for an approval. What waits that is no call of this run is shown as one, because pages approve calls."""
+        """Ask for an approval.
+
+        An approval that is not a call of this run is shown as a call, because pages can only approve calls.
+        """
         call = one.call
         if call is None:
             call = ToolCall(answer_id(one), f"approve_{one.interrupt}", "{}")

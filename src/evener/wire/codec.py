@@ -38,9 +38,10 @@ class Codec(msgspec.Struct, frozen=True):
 
 
 def moved(before: Encoded, after: Encoded) -> tuple[str, ...]:
-    """Name what a provider's prompt cache (or a prefix-bound seal) will notice between two requests of one conversation.
+    """Return what changed between two requests of one conversation and invalidates a provider's prompt cache, or a prefix-bound
+    seal.
 
-    Empty when the second only appends to the first.
+    Empty if the second request only appends to the first.
     """
     found = ["tools"] if before.frame.tools != after.frame.tools else []
     if before.frame.system != after.frame.system:

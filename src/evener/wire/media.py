@@ -141,7 +141,7 @@ def url_of(source: Source, media_type: str) -> str | None:
 
 
 def is_web(url: str) -> bool:
-    """True unless an address names another scheme than HTTP, such as `gs` or `file`: few endpoints can follow it."""
+    """True if an address may be fetched over HTTP. False for schemes such as `gs` or `file`, which few endpoints support."""
     scheme, named, _ = url.partition("://")
     return not named or scheme.lower() in ("http", "https")
 

@@ -71,7 +71,7 @@ def unite(base: Mapping[str, object], more: Mapping[str, object]) -> Node:
         elif name in ("properties", *DEFINITIONS):
             whole[name] = _merge_properties(dict_of(before), dict_of(value))
         else:
-            raise Unfit(f"{name!r} is said twice")
+            raise Unfit(f"{name!r} occurs twice")
     return whole
 
 

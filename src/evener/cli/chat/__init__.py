@@ -42,7 +42,7 @@ class ChatOptions(AgentOptions, frozen=True, kw_only=True):
 def run(options: ChatOptions) -> int:
     """Chat; return the exit code."""
     if options.last and options.thread:
-        raise UsageError("-c continues the last conversation, -r the one that is named. Give one of them.")
+        raise UsageError("-c continues the last conversation, -r the conversation that you name. Give only one of them.")
     if options.harness:
         check_harness_alone(options)
     return asyncio.run(_chat(options))

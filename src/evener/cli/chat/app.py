@@ -75,7 +75,7 @@ class App:
             self._overheard.end()
 
     async def _wind_up(self) -> None:
-        """Cancel what is under way, and leave the cursor on a row of its own."""
+        """Cancel everything that is running, and leave the cursor on an empty row."""
         for task in self._work:
             task.cancel()
         if self._work:
@@ -96,7 +96,7 @@ class App:
         self._app.invalidate()
 
     def _quote(self, lines: Sequence[str]) -> None:
-        """Show what tools printed."""
+        """Show the output of tools."""
         self._screen.say(*(ScreenLine(line, "dim", first="  | ", lead="  | ") for line in lines))
 
     def event(self, event: st.StreamEvent) -> None:
@@ -266,7 +266,7 @@ class App:
             self._app.exit(exception=error)
 
     async def _attend(self) -> None:
-        """Process what was sent, in order, until the queue is empty. The chat is busy meanwhile."""
+        """Process the messages in the queue, in order, until it is empty. The chat counts as busy meanwhile."""
         self._begin(self._tick())
         try:
             while self._queue:

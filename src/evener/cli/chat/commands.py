@@ -188,7 +188,7 @@ async def _usage(front: CommandTarget, _words: str) -> None:
 async def _context(front: CommandTarget, words: str) -> None:
     if words == "undo":
         undone = await front.session.restore_context()
-        front.tell("Undone: requests hold again what they held before." if undone else "There is nothing to undo.")
+        front.tell("Undone: requests contain the same messages as before that edit." if undone else "There is nothing to undo.")
         return
     if words:
         raise UsageError(f"/context takes nothing, or `undo`; not {words!r}.")

@@ -72,7 +72,7 @@ class Pastes:
         self._blocks: dict[str, Paste] = {}
 
     def fold(self, text: str) -> str:
-        """Return the cleaned text; for a long one, the character that stands for it."""
+        """Return the cleaned text; for a long text, one character that represents it."""
         cleaned = MARK.sub("", clean(_make_sound(text).replace("\r\n", "\n").replace("\r", "\n")))
         if cleaned.count("\n") < SHORT_LINES and len(cleaned) <= SHORT:
             return cleaned
@@ -81,12 +81,12 @@ class Pastes:
         return mark
 
     def draft(self, line: str) -> Draft:
-        """Return the draft that a line stands for."""
+        """Return the draft for a line."""
         parts = (self._blocks.get(part, part) for part in re.split(f"({MARK.pattern})", _make_sound(line)))
         return Draft(tuple(part for part in parts if part))
 
     def label(self, char: str) -> str:
-        """Return how a character of the line is shown."""
+        """Return how the character of a paste is displayed."""
         block = self._blocks.get(char)
         return block.label if block else char
 

@@ -94,7 +94,7 @@ class Markdown:
 
     @property
     def tail(self) -> MarkdownPart | None:
-        """The part that may still change, as it looks so far."""
+        """The last part, which may still change."""
         return self._part(self._rest) if self._rest.strip() else None
 
     def _starts(self, text: str) -> list[int]:

@@ -117,7 +117,7 @@ class PromptView:
         self._screen.begin(app)
 
     def take_typeahead(self) -> None:
-        """Keep the keys that were pressed before the terminal was ours: it has made Enter a newline in them."""
+        """Keep the keys that were pressed before the program controlled the terminal, which has turned Enter into a newline."""
         descriptor, typed = self.app.input.fileno(), b""
         while select([descriptor], [], [], 0)[0] and (read := os.read(descriptor, 4096)):
             typed += read

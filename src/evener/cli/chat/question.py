@@ -24,11 +24,14 @@ class UserQuestion:
 
     @property
     def is_ready(self) -> bool:
-        """True if a key counts."""
+        """True if keys are accepted as an answer now."""
         return not self.letters or self._loop.time() >= self._quiet
 
     def choose(self, typed: str) -> bool:
-        """Take letters that came together: one letter answers, unless it came too early. False if they begin a message."""
+        """Handle letters that were typed together: one letter answers, unless it came too early.
+
+        False if they begin a message.
+        """
         if not self.letters.keys() >= set(typed.lower()):
             return False
         if len(typed) == 1 and self.is_ready:

@@ -45,7 +45,7 @@ class RunView:
 
     @property
     def activity(self) -> str:
-        """What is under way, as one row; empty while text arrives."""
+        """The present activity, as one row; empty while text is streamed."""
         if not self._progress.text:
             return ""
         seconds = monotonic() - self._progress.since
@@ -55,7 +55,7 @@ class RunView:
         return f"{first}{middle.plain}{last}"
 
     def settle(self) -> None:
-        """Put what will not change any more on the screen; the rest is `tail`, as it looks so far."""
+        """Print what will not change any more. The rest, as it looks so far, is in `tail`."""
         begin = monotonic()
         if self._text is not None and begin >= self._until:
             self._screen.say(*self._text.settle())

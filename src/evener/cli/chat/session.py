@@ -240,7 +240,7 @@ class Session:
                 self.tally.run(state.run, state.spent)
 
     async def has_unsent(self) -> bool:
-        """True if the user sent something to the last run that its model has not received."""
+        """True if the last run has messages of the user that its model has not received."""
         return bool(self._thread.id and (await self._thread.state()).steering)
 
     def new_losses(self, losses: Sequence[Loss]) -> list[str]:

@@ -47,7 +47,7 @@ class DecideOptions(running.AgentOptions, frozen=True, kw_only=True):
 
 
 def run(options: DecideOptions) -> int:
-    """Decide, or show what waits; then resume, or say how."""
+    """Decide, or show the approvals; then resume the run, or print the command that does."""
     harness = running.make_harness(options, model=None if options.harness else _NoModel())
     asyncio.run(_decide(harness, options))
     if options.show:

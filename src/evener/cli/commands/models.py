@@ -134,7 +134,7 @@ def _list_models(config: Config, words: tuple[str, ...], *, as_json: bool) -> in
     print_table(["MODEL", "ALIAS", "WINDOW", "OUTPUT", "KEY"], lines, styles={KEYS[True]: "green", KEYS[False]: "yellow"})
     sys.stdout.flush()  # a reader that has gone ends the command here
     if len(shown) < len(found):
-        say(f"{len(found) - len(shown)} more of providers without a key: evener models WORD finds them.")
+        say(f"{len(found) - len(shown)} more models belong to providers without a key. `evener models WORD` finds them.")
     say("Any other model of a provider can be named as provider:model; `evener models --providers` lists the providers.")
     return 0
 

@@ -210,7 +210,7 @@ def _say_how_to_decide(options: RunOptions, result: RunResult, answers: Mapping[
 
 
 def same_words(options: AgentOptions, *, deciding: bool = False) -> list[str]:
-    """Return the words that make the same harness in another process, as they may be shown. The log has model and system."""
+    """Return the command-line words that make the same harness in another process. Model and system prompt are in the log."""
     words = [
         ("--harness", options.harness),
         *(("--tools", tools) for tools in options.tools),
@@ -274,9 +274,9 @@ def make_harness(
 
 
 def usual_system(model: str) -> str:
-    """Return the system prompt that the row of a tiny model asks for: told nothing it writes stories. Empty for others.
+    """Return the system prompt that the row of a very small model asks for; empty for others.
 
-    A tool that pages through output confuses such a model, too.
+    Without one such a model writes stories. A tool that pages through output confuses it, too.
     """
     config = load_config(environ=os.environ)
     try:
@@ -304,7 +304,7 @@ def load_tools(references: Iterable[str], *, root: str = "") -> list[AnyTool]:
 
 
 def guard_tools(tools: Sequence[AnyTool]) -> Sequence[AnyTool]:
-    """Return the tools of a run; those that could send the user's data out, beside text of others, ask first."""
+    """Return the tools of a run. Tools that could send the user's data out, beside untrusted text, ask first."""
     if not any(isinstance(one, Tool) and "label" in one.metadata for one in tools):
         return tools
     from evener.tools.tool import tool
@@ -339,7 +339,9 @@ def _load(reference: str) -> Iterable[Tool | Callable[..., object]]:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise UsageError(f"Cannot load tools from {reference!r}: {error}. Write --tools module:name.") from error
-        raise UsageError(f"Cannot load tools from {reference!r}: {blame(error)}. Mend the module, then try again.") from error
+        raise UsageError(
+            f"Cannot load tools from {reference!r}: {blame(error)}. Correct the module, then try again."
+        ) from error
     finally:
         sys.path.remove(os.getcwd())
     if not hasattr(loaded, name):

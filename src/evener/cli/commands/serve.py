@@ -29,7 +29,7 @@ class ServeOptions(AgentOptions, frozen=True, kw_only=True):
 
 
 def serve_mcp(options: ServeOptions) -> int:
-    """Serve until the input ends, or the process is interrupted; or log in or out at a server of others."""
+    """Serve until the input ends or the process is interrupted; or log in to, or out of, a remote server."""
     if options.action:
         from evener.cli.login import log_in_or_out
 

@@ -9,7 +9,7 @@ from evener.skills import validate_skill
 
 
 def show() -> int:
-    """Print name, description and folder of each skill, and what was left out."""
+    """Print name, description and folder of each skill, and the skills that were left out."""
     for skill in sorted(find_here().values(), key=lambda one: one.name):
         print(f"{flatten(skill.name)}  {flatten(skill.description, 100)}  {skill.folder}")
     return 0

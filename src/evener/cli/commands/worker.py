@@ -14,7 +14,7 @@ from evener.harness.harness import Harness
 
 
 def run(*, harness: str, engine: str, slots: int, silence: float, temporal: str, until_idle: bool) -> int:
-    """Work, and say what came of each run."""
+    """Perform submitted runs, and print the outcome of each."""
     if slots < 1:
         raise UsageError(f"--slots is {slots}; a worker needs at least one.")
     if silence <= 0:

@@ -40,7 +40,7 @@ async def write_page(store: Store, log: str, path: Path) -> int:
 
 
 async def page_of(store: Store, log: str) -> str:
-    """Return the page of a thread: its tree, then each branch with what was said, called, paid and lost."""
+    """Return the page of a thread: its tree, then for each branch the messages, calls, costs and losses."""
     root = await root_of(store, log)
     logs = {one.log: one for one in await store.logs(thread=root)}
     own = {name: await store.read(name, after=one.parent_seq) for name, one in logs.items()}
@@ -56,7 +56,7 @@ async def page_of(store: Store, log: str) -> str:
 
 
 def _tree(root: str, logs: Mapping[str, Summary], own: Mapping[str, Sequence[ev.Event]]) -> Iterator[str]:
-    """Draw the branches, each below the one that it leaves. Without recursion: after many undos a tree is a deep chain."""
+    """Yield the branches, each below its parent. Not recursive: after many undos a tree is a deep chain."""
     below: dict[str, list[str]] = {}
     for name, one in sorted(logs.items(), key=lambda item: item[1].began):
         below.setdefault(one.parent if one.parent in logs else "", []).append(name)

@@ -56,7 +56,7 @@ async def _run(store: "KeptStore", thread: str, *, as_json: bool) -> int:
 
 
 def lint(wire: str, transcript: Transcript, tools: Sequence[ToolSpec]) -> WireReport:
-    """Return what the usual model of this wire would be told of the conversation."""
+    """Return the repairs and losses that the conversation would have with a typical model of this wire."""
     name = WIRES[wire]
     model = open_offline(name)
     try:

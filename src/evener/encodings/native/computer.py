@@ -49,7 +49,7 @@ def _point(place: object) -> a.Point:
 
 
 def _place(given: Given) -> a.Point | None:
-    """Return the place that an action is at; None where the pointer is."""
+    """Return the point of an action; None stands for the present position of the pointer."""
     place = given.get("coordinate") or given.get("target") or (given if "x" in given else None)
     return None if place is None else _point(place)
 
@@ -61,7 +61,7 @@ def _whole(value: object) -> int:
 
 
 def _keys(given: Given) -> tuple[str, ...]:
-    """Return the keys that are held: a list, or a chord."""
+    """Return the keys to hold, from a list or from a chord such as `ctrl+a`."""
     held = given.get("keys") or given.get("text") or given.get("modifiers") or ()
     return _chord(held) if isinstance(held, str) else tuple(map(str, cast("list[object]", held)))
 
@@ -102,7 +102,7 @@ SIDES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 def _scroll(usual: int = 0) -> Read:
-    """Return the reader of words for scrolling: by pixels, by notches of a wheel, or by a part of the screen in thousandths."""
+    """Return a function that reads scrolling: in pixels, in notches of a wheel, or in thousandths of the screen."""
 
     def read(given: Given, screen: a.Screen) -> list[a.Action]:
         at, keys = _place(given), _keys(given)
@@ -123,7 +123,7 @@ def _scroll(usual: int = 0) -> Read:
 
 
 def _type(given: Given, _screen: a.Screen) -> list[a.Action]:
-    """Read a text; one vocabulary clicks before it, clears the field, and presses a key after it."""
+    """Read a text to type. One vendor's action also clicks, clears the field first, and presses a key after it."""
     at = _place(given)
     found: list[a.Action] = [a.Click(at)] if at else []
     if at and given.get("clear_before_typing", True):
@@ -133,7 +133,7 @@ def _type(given: Given, _screen: a.Screen) -> list[a.Action]:
 
 
 def _press(given: Given, _screen: a.Screen) -> list[a.Action]:
-    """Read keys: a list is a chord, a text has chords with spaces between them."""
+    """Read keys to press: a list is one chord, a text has chords separated by spaces."""
     said = given.get("keys") or given.get("key") or given["text"]
     chords = [_chord(one) for one in said.split()] if isinstance(said, str) else [_keys(given)]
     held = {name: given[field] for field, name in (("repeat", "repeat"), ("duration", "seconds")) if given.get(field)}
@@ -192,7 +192,10 @@ def _standard(actions: list[a.Action], checks: Sequence[Mapping[str, object]]) -
 
 
 def _reader(*, under: str = "", grid: bool = False) -> Callable[..., StandardCall | None]:
-    """Return the reader of calls; `under` names the argument with the word, unless that is the call's name."""
+    """Return the function that reads calls.
+
+    `under` names the argument that contains the action, unless the call's name is the action.
+    """
 
     def read(given: Arguments, name: str, screen: a.Screen) -> StandardCall | None:
         found = WORDS.get(str(given.get(under)) if under else name)
@@ -244,7 +247,7 @@ def _split_page(result: ToolResult) -> tuple[str, list[ResultContent]]:
 
 
 def _answer_member(result: ToolResult, call: NativeCall, target: Origin) -> ToolResult:
-    """Return a result under the name of the set; the page that a browser shows is a block of its own."""
+    """Return a result for a member of a toolset. The address of a browser's page is a separate block."""
     address, content = _split_page(result)
     family = COMPUTER_FORMS[call.form].family
     if family == "browser" and address and not result.is_error:
@@ -255,7 +258,7 @@ def _answer_member(result: ToolResult, call: NativeCall, target: Origin) -> Tool
 
 
 def _answer_function(result: ToolResult, call: NativeCall, target: Origin) -> ToolResult:
-    """Return a result whose response is an object: the address, and that what had to be confirmed was confirmed."""
+    """Return a result whose response is an object: the address, and the acknowledged safety checks."""
     if result.is_error:
         return result
     address, content = _split_page(result)
@@ -268,7 +271,7 @@ def _answer_function(result: ToolResult, call: NativeCall, target: Origin) -> To
 
 
 def _answer_item(result: ToolResult, call: NativeCall, _target: Origin) -> dict[str, object]:
-    """Return the item with the last picture, and with the checks that were confirmed: else the call had not run."""
+    """Return the result item with the last screenshot and the acknowledged safety checks. A call that ran was confirmed."""
     pending = msgspec.json.decode(call.given, type=_Item).pending_safety_checks
     image = next(block for block in reversed(result.content) if isinstance(block, ImageBlock))
     data = f"data:{image.media_type};base64,{image.source.data}" if isinstance(image.source, Inline) else ""

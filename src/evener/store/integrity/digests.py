@@ -53,7 +53,7 @@ def link(before: bytes, digest: bytes, *, seq: int, version: int, at: float, kin
 
 
 def stone_of(digest: bytes, erased: float, payload: bytes) -> bytes:
-    """Return the hash that a tombstone has of itself: of what it stands for, since when, and what it says now."""
+    """Return the hash that protects a tombstone: over the erased event's digest, the time of erasure, and its new payload."""
     return sha256(b"evener stone" + digest + _time(erased) + payload).digest()
 
 
@@ -75,7 +75,7 @@ def due(before: int, length: int) -> bool:
 
 
 def put(connection: "sqlite3.Connection", number: int, *, seq: int, chain: bytes) -> Checkpoint | None:
-    """Keep where the log stands in place of what was kept before; None when it is the same."""
+    """Store the checkpoint of a log, in place of the previous one. Return None if it has not changed."""
     found = connection.execute("SELECT seq, chain FROM checkpoints WHERE log = ?", (number,)).fetchone()
     if found == (seq, chain):
         return None
@@ -155,7 +155,7 @@ class Sidecar:
         return Told(tuple(entry for entry in entries if entry is not None), entries.count(None), there=True)
 
     def replace(self, entries: Iterable[Checkpoint | Stone]) -> None:
-        """Say this and nothing else from now on."""
+        """Replace all lines of the sidecar by these."""
         with suppress(OSError):
             self._write(entries)
 

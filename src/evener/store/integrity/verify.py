@@ -195,7 +195,7 @@ class Witness:
                 self.marks.setdefault(entry.log, []).append(entry)
 
     def knows(self, log: str, row: VerifiedRow) -> bool:
-        """True if it says that the event was erased so, or is not there to say it."""
+        """True if the sidecar confirms that the event was erased in this way, or if there is no sidecar."""
         return not self.there or self.stones.get((log, row.seq)) == bytes(row.stone or b"").hex()
 
 
@@ -278,7 +278,7 @@ def _absent(places: Iterable[LogPlace], witness: Witness) -> Iterator[Finding]:
 
 
 def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: Told, witness: Witness) -> Iterator[str]:
-    """Yield why the sidecar cannot tell all that it should."""
+    """Yield the reasons why the sidecar cannot be checked completely."""
     if not told.there and connection.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone():
         yield MISSING
     if told.unread:

@@ -25,7 +25,7 @@ Method = Callable[Concatenate["PostgresCluster", P], T]
 
 
 def _write(job: Job[P, T], *, again: bool = True) -> Method[P, Coroutine[Any, Any, T]]:
-    """Return the method that has a job done which writes. `again`: done twice, it does no more."""
+    """Return a method that runs this job as a write. `again`: running it twice has the same result as once."""
 
     @wraps(job)
     async def method(tables: "PostgresCluster", /, *args: P.args, **kwargs: P.kwargs) -> T:

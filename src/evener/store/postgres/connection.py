@@ -152,7 +152,7 @@ def _code(error: "psycopg.Error") -> str:
 
 
 def was_lost(error: Exception) -> bool:
-    """True if the connection is gone, so that whether the last commit was done is not known."""
+    """True if the connection is gone, so that it is unknown whether the last commit was made."""
     psycopg = load_psycopg()
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False

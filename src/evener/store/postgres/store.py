@@ -333,7 +333,7 @@ class PostgresStore(SqlStore):
 
     @property
     def cluster(self) -> PostgresCluster:
-        """What the workers of several machines share beside the logs."""
+        """The tables that workers of several machines share, beside the logs."""
         return PostgresCluster(self._writer, self._read)
 
     async def aclose(self) -> None:

@@ -36,7 +36,7 @@ NOW = "extract(epoch FROM clock_timestamp())::double precision"
 
 
 def put(connection: "sqlite3.Connection", log: str, harness: str, *, after: float = 0.0) -> None:
-    """Have the run of a log performed by a worker of that harness, so many seconds from now."""
+    """Put a log into the table of work, so that a worker of that harness performs its run, `after` seconds from now."""
     connection.execute(
         f"INSERT INTO work (log, harness, due, turn) VALUES (?, ?, {NOW} + ?, ({NOW} * 1000000)::bigint) ON CONFLICT (log)"
         " DO UPDATE SET turn = excluded.turn, harness = excluded.harness, due = excluded.due, tries = 0, parked = false,"
@@ -78,7 +78,7 @@ def park(connection: "sqlite3.Connection", log: str, turn: int, waits: Iterable[
 
 
 def drop(connection: "sqlite3.Connection", log: str, turn: int) -> None:
-    """Have nothing more done: the run came to its end. What was put since that turn stays."""
+    """Remove the work of a finished run. Work that was submitted after that turn stays."""
     connection.execute("DELETE FROM work WHERE log = ? AND turn = ?", (log, turn))
 
 

@@ -39,7 +39,7 @@ class LogJob(Generic[T]):
 
 
 def perform_writes(connection: "sqlite3.Connection", group: "Group", path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
-    """Perform the group; False when the connection is of no more use."""
+    """Perform the group. False if the connection cannot be used any more."""
     assert isinstance(connection, PostgresConnection)
     try:
         _perform(connection, group, ATTEMPTS)

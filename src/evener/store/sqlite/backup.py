@@ -70,7 +70,7 @@ def part_of(goal: Path) -> Path:
 
 
 def name_it(part: Path, goal: Path) -> None:
-    """Sync the copy and give it its name, unless another process took that in the meantime."""
+    """Sync the copy and rename it to its final name, unless another process has taken that name meanwhile."""
     _sync(part, os.O_RDWR)
     try:
         os.link(part, goal)
@@ -91,7 +91,7 @@ def remove_part(part: Path) -> None:
 
 
 def _settle(copy: "sqlite3.Connection", goal: Path) -> None:
-    """Make the copy one file, in order, with no lease on anything."""
+    """Turn the copy into one consistent file without leases."""
     copy.execute("PRAGMA journal_mode = DELETE")
     copy.execute("PRAGMA synchronous = FULL")
     for statement in FREED:

@@ -199,7 +199,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """SQLite gives its other files the mode of this one, whatever the umask. The folder is synced, so that the name stays."""
+    """Create the file. SQLite gives its other files the mode of this one, whatever the umask is. The folder is synced, too."""
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE)
     except FileExistsError:
@@ -458,7 +458,7 @@ def _dial(target: str, *, timeout: float = 0.0, uri: bool = False) -> "sqlite3.C
 
 
 def _abandon(connection: "sqlite3.Connection") -> None:
-    """Let go of a connection without the last checkpoint, which deletes `-wal` by its name."""
+    """Drop a connection without the last checkpoint, which would delete `-wal` by its name."""
     import sqlite3
 
     if sys.version_info >= (3, 12):
@@ -509,7 +509,10 @@ def _agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None) 
 
 
 def _use_wal(connection: "sqlite3.Connection", path: Path, deadline: float) -> None:
-    """SQLite does not wait by itself here. A file system that cannot do it stays with the rollback journal: slower, as safe."""
+    """Switch to WAL mode; SQLite itself does not wait for it.
+
+    If the file system cannot do it, the rollback journal is used: slower, as safe.
+    """
     import sqlite3
 
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):

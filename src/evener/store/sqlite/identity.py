@@ -254,7 +254,7 @@ def _read(descriptor: int) -> Files:
 
 
 def _write(descriptor: int, files: Files) -> None:
-    """Written in one piece; only when it says something else."""
+    """Write the note in one piece, if it has changed."""
     if _read(descriptor) == files:
         return
     try:

@@ -77,7 +77,7 @@ def claims(stored: str) -> list[str]:
 
 
 def rival_of(earlier: list[str]) -> Rival:
-    """Return who may still act, given the claims of earlier holders that are not known to be dead."""
+    """Return which kind of earlier holder may still be running, given the claims of those that are not known to be dead."""
     if COPY in earlier:
         return "copy"
     return "holder" if earlier else ""
@@ -107,7 +107,7 @@ def _dead(pid: int, start: str) -> bool:
 
 
 def _life(pid: int) -> tuple[str, str]:
-    """State and start time of a process, as far as the system tells."""
+    """Return state and start time of a process, as far as the system reports them."""
     try:
         fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return fields[0], fields[START_FIELD - AFTER_NAME - 1]

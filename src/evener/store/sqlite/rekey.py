@@ -168,7 +168,7 @@ class _Places:
 
 
 def _empty_log(connection: "sqlite3.Connection", path: Path) -> None:
-    """Empty SQLite's log: what was sealed with the old key lies there until then."""
+    """Empty SQLite's write-ahead file: until then it contains content that was encrypted with the old key."""
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise StoreBusy(

@@ -224,7 +224,7 @@ def _insert(
 
 
 def log_of(connection: "sqlite3.Connection", log: str, columns: str) -> tuple[Any, ...]:
-    """Columns of a log. NoLog when there is none of that id."""
+    """Return columns of a log. Raises NoLog if there is none with that id."""
     found: tuple[Any, ...] | None = connection.execute(f"SELECT {columns} FROM logs WHERE log = ?", (log,)).fetchone()
     if found is None:
         raise protocol.no_log(log)
@@ -247,7 +247,7 @@ def _parent(connection: "sqlite3.Connection", opened: Opened) -> tuple[int, str 
 
 
 def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes, bool]:
-    """Length and head of the log, and whether a note waits. LeaseLost when the epoch is not the holder's any more."""
+    """Return length and head of the log, and whether a note waits. Raises LeaseLost if the epoch is no longer the holder's."""
     found = connection.execute(END, (held.number,)).fetchone()
     if found is None or found[0] != held.epoch or found[5] != held.log:
         raise protocol.lost(held.log, found[4] if found else "")
@@ -321,7 +321,7 @@ def head(connection: "sqlite3.Connection", thread: str) -> str:
 
 
 def move(connection: "sqlite3.Connection", thread: str, log: str) -> None:
-    """Let the thread stand on that log, which must be one of its own."""
+    """Make this log the head of its thread. It must be a log of that thread."""
     (owner,) = log_of(connection, log, "thread")
     if owner != thread:
         raise protocol.another_thread(log, owner, thread)

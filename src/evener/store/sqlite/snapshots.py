@@ -261,7 +261,7 @@ class Folder:
 
 
 def _pass(connection: "sqlite3.Connection") -> None:
-    """Hold nothing but the turn of the caller."""
+    """Do nothing to the data: only take the caller's turn."""
 
 
 def put(connection: "sqlite3.Connection", snapshots: Iterable[Snapshot]) -> None:

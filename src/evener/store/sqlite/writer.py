@@ -630,7 +630,7 @@ class WalScrubber:
         self.left = False
 
     def scrub(self, connection: "sqlite3.Connection") -> None:
-        """Empty SQLite's log; waits for readers as long as the connection does. Outside of any transaction."""
+        """Empty SQLite's write-ahead file, outside of any transaction. Waits for readers as long as the connection does."""
         self.left = True
         busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self.left = bool(busy)

@@ -232,7 +232,7 @@ def check_arguments(path: str, schema: Mapping[str, object], form: ToolSchemaRul
 
 
 def _check_targets(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
-    """References must lead somewhere within the schema."""
+    """Report references that lead nowhere within the schema."""
     for node_path, node in _walk(path, schema):
         ref = text(node.get("$ref"))
         if ref and not _is_schema(resolve_pointer(schema, ref)):

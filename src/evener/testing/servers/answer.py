@@ -57,11 +57,11 @@ class Voice(Protocol):
 
     @property
     def streamed(self) -> bool:
-        """Whether frames are events; if not, they are slices of one JSON body."""
+        """True if frames are events; false if they are slices of one JSON body."""
         ...
 
     def failure(self, status: int, message: str) -> Sequence[bytes]:
-        """Return an error after the head was sent: what the provider would write in the rest of its stream."""
+        """Return an error that is sent after the head: what the provider would write in the rest of its stream."""
         ...
 
     def unknown(self, filler: str = "") -> bytes:
@@ -69,7 +69,7 @@ class Voice(Protocol):
         ...
 
     def nothing(self) -> bytes:
-        """Return a sign of life that carries nothing."""
+        """Return a keep-alive event without content."""
         ...
 
     def error(self, status: int, message: str, *, wait: float | None = None) -> Mapping[str, object]:
@@ -99,7 +99,7 @@ class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def json_bytes(value: object) -> bytes:
-    """Compact JSON."""
+    """Return compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -138,7 +138,7 @@ class _Over(Exception):
 
 
 async def perform(answer: HttpAnswer, gone: asyncio.Event, writer: asyncio.StreamWriter) -> bool:
-    """Send the answer. False when the connection is of no more use."""
+    """Send the answer. Return False if the connection cannot be used again."""
     body = _Body(answer, gone, writer)
     try:
         for action in answer.before:

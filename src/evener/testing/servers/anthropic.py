@@ -115,7 +115,7 @@ def _stop_details(turn: Turn) -> Json | None:
 
 
 def _usage(tokens: Tokens) -> Json:
-    """Section 11: what was read from or written to the cache is not part of `input_tokens`."""
+    """Return the usage. Tokens read from or written to the cache are not part of `input_tokens` (section 11)."""
     found: Json = {
         "input_tokens": tokens.input - tokens.cached - tokens.written,
         "cache_creation_input_tokens": tokens.written,
@@ -251,7 +251,7 @@ class AnthropicWire:
         return streamed(events(turn, reply, made), ending=1) if route.streamed else whole(200, reply)
 
     def _compacted(self, turn: Turn) -> Turn:
-        """Return the turn as a signed block, alone: what it says is the summary."""
+        """Return the turn as one signed block: its text is the summary."""
         said = "".join(part.text for part in turn.parts if isinstance(part, Text))
         signature = self._mint.seal()
         self._compactions[signature] = said
@@ -303,7 +303,9 @@ class AnthropicWire:
                 self._bonds[seal] = _Bond(prefix, index)
 
     def _unbound(self, body: Mapping[str, object]) -> Iterator[Violation]:
-        """Section 8: a thinking block counts only after the very tools, system prompt and messages it was made under."""
+        """Report thinking blocks that do not follow exactly the tools, system prompt and messages they were made with (section
+        8).
+        """
         prefixes = _prefixes(body)
         binding = fields(fields(body.get("thinking")).get("block_binding"))
         bound = self._settings.prefix_bound and binding.get("prefix_mismatch_behavior") != "drop_block"
@@ -342,7 +344,7 @@ def _seal(block: Mapping[str, object]) -> str:
 
 
 def _flat(body: Mapping[str, object]) -> Iterator[tuple[str, str, Mapping[str, object]]]:
-    """Path, role and block of all blocks: how they are spread over messages of the same role makes no difference."""
+    """Yield path, role and block of all blocks, so that their distribution over messages of one role makes no difference."""
     for number, value in enumerate(items(body.get("messages"))):
         held = fields(value)
         for index, block in enumerate(_blocks(held.get("content"))):
@@ -354,7 +356,7 @@ def _blocks(content: object) -> list[object]:
 
 
 def _prefixes(body: Mapping[str, object]) -> list[str]:
-    """Return the fingerprint of what stands before each block, and of the whole at the end; cache marks do not count."""
+    """Return the fingerprint of the request before each block, and of the whole at the end, without cache marks."""
     running = hashlib.sha256(canonical([items(body.get("tools")), _blocks(body.get("system"))]).encode())
     found = [running.hexdigest()]
     for _path, role, block in _flat(body):

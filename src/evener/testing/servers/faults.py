@@ -38,7 +38,7 @@ class Cut(msgspec.Struct, frozen=True):
     after: int = 2
 
     def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
-        """Return the answer with the fault in it; so for all faults."""
+        """Return the answer with the fault in it. All faults have this method."""
         return _end(answer, self.after, Sever("clean"))
 
 

@@ -116,7 +116,7 @@ def chunks(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str,
 
 
 def _closes(piece: Mapping[str, object]) -> bool:
-    """Call and signatures come with the finish reason; text is followed by an empty part that has it."""
+    """True if this piece comes with the finish reason: a call or a signature. After text an empty part has it."""
     return "text" not in piece or "thoughtSignature" in piece
 
 
@@ -138,7 +138,7 @@ def _stop(turn: Turn) -> str:
 
 
 def _usage(tokens: Tokens) -> Json:
-    """Section 10: thoughts are not among the candidates' tokens; what is zero is absent."""
+    """Return the usage. Thoughts are not part of the candidates' tokens, and zeros are omitted (section 10)."""
     found: Json = {
         "promptTokenCount": tokens.input,
         "candidatesTokenCount": tokens.output - tokens.reasoning,
@@ -150,7 +150,7 @@ def _usage(tokens: Tokens) -> Json:
 
 
 def spaced(value: object) -> bytes:
-    """JSON as this provider spaces it. Separators of lines are escaped: its own SDK would cut an event there."""
+    """Return JSON with this provider's spacing. Line separators are escaped, because its SDK would cut an event there."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ": "))
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode()
 
@@ -181,7 +181,7 @@ class GeminiWire:
         return GeminiVoice(streamed)
 
     def unlock(self, received: Received) -> Refused | None:
-        """Section 12: a wrong key is a 400 here, a missing one a 403."""
+        """Return the refusal of a wrong key (a 400 here) or of a missing one (a 403; section 12)."""
         offered = received.headers.get("x-goog-api-key") or received.query.get("key") or bearer(received)
         if not self._settings.key or offered == self._settings.key:
             return None
@@ -235,7 +235,7 @@ class GeminiWire:
         return streamed([_event(part) for part in parts], ending=1, kind="text/event-stream")
 
     def _foreign(self, body: Mapping[str, object]) -> Iterator[Violation]:
-        """Section 7: only signatures of its own, or the word for none."""
+        """Report signatures that this server has not made; the word for "no signature" is allowed (section 7)."""
         for index, content in enumerate(items(body.get("contents"))):
             for number, part in enumerate(items(fields(content).get("parts"))):
                 seal = _signature(fields(part))
@@ -245,7 +245,7 @@ class GeminiWire:
 
 
 def _streams(received: Received) -> bool:
-    """Without `alt=sse` the stream is one JSON array (section 1)."""
+    """True if the request asks for server-sent events; without `alt=sse` the stream is one JSON array (section 1)."""
     return received.route.endswith(":streamGenerateContent")
 
 
@@ -260,7 +260,7 @@ def _signature(part: Mapping[str, object]) -> str:
 
 
 def _plain(seal: str) -> str:
-    """Return the same for both alphabets of base64, padded or not: it is bytes that were signed."""
+    """Return the signature in one spelling of base64, so that both alphabets, padded or not, compare as equal."""
     return seal.replace("-", "+").replace("_", "/").rstrip("=") if seal not in _SKIP else seal
 
 

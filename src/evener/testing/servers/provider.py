@@ -44,7 +44,7 @@ class Scripted:
 
     @property
     def left(self) -> int:
-        """How many entries have not been played; of rules and functions, none ever are."""
+        """The number of entries that were not used yet. Rules and functions never count as used."""
         return len(self._entries) - self._played
 
     def add(self, *entries: Entry) -> None:
@@ -112,7 +112,7 @@ class FakeProvider:
         return self._stamped(self._answer(received))
 
     def _stamped(self, answer: HttpAnswer) -> HttpAnswer:
-        """With the id of the request in its head, refusals included; only a proxy's page has none."""
+        """Return the answer with the request's id in its head, also a refusal; but not the page of a proxy."""
         headers = dict(answer.headers)
         if not self.wire.stamp or self.wire.stamp in headers or headers.get("content-type", "").startswith("text/html"):
             return answer

@@ -226,7 +226,7 @@ class ResponsesWire:
         return None if found is None else list(found)
 
     def forget(self) -> None:
-        """Lose all that is stored. What was encrypted for the client can still be read."""
+        """Delete everything that is stored. Encrypted reasoning that the client has stays valid."""
         self._replies, self._chains, self._conversations, self._items = {}, {}, {}, {}
 
     def serve(self, received: Received) -> HttpAnswer | None:
@@ -342,7 +342,7 @@ class ResponsesWire:
             self._items |= {text(item.get("id")): item for item in output}
 
     def _unfolded(self, body: Mapping[str, object]) -> Json:
-        """Return the request with what lies on the server put into its input, as a stateless one would have it."""
+        """Return the request with the stored items in its input, as a stateless client would send it."""
         given = body.get("input")
         said: list[object] = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
         told = {name: value for name, value in body.items() if name not in ("previous_response_id", "conversation")}

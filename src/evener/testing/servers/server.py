@@ -79,22 +79,22 @@ class FakeServer:
 
     @property
     def requests(self) -> list[Received]:
-        """All that came, in the order of arrival. Keys are in there: for the test's eyes only."""
+        """All requests in the order of arrival. They contain keys: use them only in the test."""
         return self._provider.requests
 
     @property
     def rejected(self) -> list[Rejected]:
-        """What the provider would have refused, and why."""
+        """The requests that the provider would have refused, with the reasons."""
         return self._provider.rejected
 
     @property
     def left(self) -> int:
-        """How many entries of the script are still to come."""
+        """The number of entries of the script that were not used yet. Rules and functions never count as used."""
         return self._provider.script.left
 
     @property
     def connections(self) -> int:
-        """How many connections are open at the moment."""
+        """The number of open connections."""
         return len(self._guests)
 
     def add(self, *entries: Entry) -> None:
@@ -115,7 +115,7 @@ class FakeServer:
             wire.forget()
 
     def start(self) -> Self:
-        """Listen. Returns when a client can connect."""
+        """Start to listen. A client can connect when this returns."""
         if self._thread is not None:
             raise UsageError("The fake server is running already. Make another one for another port.")
         self._thread = threading.Thread(target=self._run, name="evener-fake-server", daemon=True)
@@ -126,7 +126,7 @@ class FakeServer:
         return self
 
     def close(self) -> None:
-        """Stop at once, whatever is under way, and leave nothing behind."""
+        """Stop at once, even in the middle of an answer, and release everything."""
         if self._thread is None:
             return
         if self._loop is not None and self._stop is not None:

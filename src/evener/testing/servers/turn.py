@@ -103,11 +103,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """Whether the model declines."""
+        """True if the model declines."""
         return any(isinstance(part, Refusal) for part in self.parts)
 
     def tokens(self, body: bytes) -> Tokens:
-        """Return the usage to report for a request with this body: as told, or about four letters a token."""
+        """Return the usage to report for a request with this body: the scripted one, or one token for about four letters."""
         if self.usage is not None:
             return self.usage
         thought = sum(_count(part.text) for part in self.parts if isinstance(part, Thinking))

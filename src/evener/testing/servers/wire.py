@@ -63,7 +63,7 @@ class Received(msgspec.Struct, frozen=True):
         return value if isinstance(value, dict) else {}
 
     def __repr__(self) -> str:
-        """Without header values, query and body: a key may be in each."""
+        """Leave out header values, query and body: each may contain a key."""
         return f"Received({self.method} {self.route}, {len(self.body)} bytes)"
 
 
@@ -109,7 +109,7 @@ class Wire(Protocol):
 
     @property
     def base(self) -> str:
-        """What belongs to the base URL besides the host."""
+        """The path of the base URL, after the host."""
         ...
 
     @property
@@ -124,7 +124,7 @@ class Wire(Protocol):
         ...
 
     def serve(self, received: Received) -> HttpAnswer | None:
-        """Return the answer to what needs no script: lists of models, stored things."""
+        """Return the answer to a request that needs no script, such as a list of models or stored items; None for others."""
         ...
 
     def route(self, received: Received) -> RequestRoute | None:
@@ -136,7 +136,7 @@ class Wire(Protocol):
         ...
 
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
-        """Return the turn in this wire's shape; what it issues is remembered."""
+        """Return the turn in this wire's format. Ids and seals that it issues are remembered."""
         ...
 
 

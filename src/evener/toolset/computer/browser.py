@@ -91,7 +91,7 @@ class BrowserComputer:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the browser. The next action starts another one."""
+        """Close the browser. The next action starts another one."""
         opened, self._open, self._page = self._open, None, None
         if opened is not None and self._loop is asyncio.get_running_loop():
             playwright, chromium = opened
@@ -99,7 +99,7 @@ class BrowserComputer:
             await playwright.stop()
 
     async def screenshot(self) -> Shot:
-        """Return what the page looks like now."""
+        """Return a screenshot of the page."""
         page = await self._ready()
         from playwright.async_api import Error
 
@@ -111,7 +111,7 @@ class BrowserComputer:
         return Shot(png, page.url)
 
     async def act(self, action: a.Action) -> str:
-        """Perform an action, and return what was said in dialogs meanwhile: they are dismissed."""
+        """Perform an action, and return the text of dialogs that appeared meanwhile. Dialogs are dismissed."""
         if isinstance(action, a.Navigate) and action.url not in HISTORY:
             action = a.Navigate(self._check(action.url))
         page = await self._ready()
@@ -203,7 +203,7 @@ class BrowserComputer:
             await self._visit(page, url)
 
     async def _visit(self, page: "Page", url: str) -> None:
-        """Go to an address. What was begun before, such as Chromium's own page about a refused address, may come late."""
+        """Go to an address. An earlier navigation, such as Chromium's own error page, may still finish late."""
         from playwright.async_api import Error
 
         for _ in range(MOST_LATE):
@@ -216,10 +216,10 @@ class BrowserComputer:
             await page.wait_for_timeout(SETTLED)
             if page.url == url:  # it went on nevertheless
                 return
-        raise ModelRetry(f"{url} was not reached: the page before it keeps going elsewhere.")
+        raise ModelRetry(f"{url} was not reached: the page before it keeps opening other addresses.")
 
     def _check(self, url: str) -> str:
-        """Return an address that may be visited. The browser itself knows no others: this only says so."""
+        """Return the address if it may be visited. The browser enforces this itself; this check gives the better message."""
         whole = url if "://" in url else f"https://{url}"
         parts = urlsplit(whole)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
@@ -266,7 +266,7 @@ class BrowserComputer:
         return await context.new_page()
 
     async def _follow(self, page: "Page") -> None:
-        """Show the page that was opened last; answer no dialog, but tell what it said."""
+        """Use the page that was opened last. Dialogs are dismissed, and their text is reported."""
         page.on("dialog", self._dismiss)
         page.set_default_timeout(self._patience)
         self._page = page
@@ -278,7 +278,7 @@ class BrowserComputer:
 
 @asynccontextmanager
 async def _held(page: "Page", keys: Iterable[str]) -> AsyncIterator[None]:
-    """Hold keys meanwhile."""
+    """Hold keys down during the block."""
     named = [KEYS.get(key.lower(), key) for key in keys]
     for key in named:
         await page.keyboard.down(key)

@@ -41,7 +41,7 @@ class Computer(Protocol):
 
     @property
     def screen(self) -> Screen:
-        """Width and height of its screenshots, in pixels. It does not change."""
+        """Width and height of the screenshots in pixels. They do not change."""
         ...
 
     @property
@@ -50,8 +50,10 @@ class Computer(Protocol):
     async def screenshot(self) -> Shot: ...
 
     async def act(self, action: Action) -> str:
-        """Perform an action, and return when its effect can be seen; the text, if any, is for the model. Raises `ModelRetry`
-        with what to do differently."""
+        """Perform an action, and return when its effect is visible. A returned text is for the model.
+
+        Raises `ModelRetry` with advice for the model.
+        """
         ...
 
 
@@ -63,9 +65,9 @@ def computer_tools(
 ) -> tuple[Tool, ...]:
     """Return the tools for a computer: `computer`, and `navigate` if it is a browser.
 
-    `approval`: each call asks first. Whether or not, a call asks that the model's provider wants confirmed. `native`: a model
-    that was trained on a computer of its maker's form gets it so. A screen with a side of more than `longest` pixels is
-    shown smaller, which needs the extra `images`.
+    `approval`: each call asks first. A call that the model's provider wants confirmed always asks. `native`: models that were
+    trained on a computer in their maker's form get it in that form. A screen with a side of more than `longest` pixels is shown
+    smaller, which needs the extra `images`.
     """
     shown = _fit(computer.screen, longest)
     desk = _Desk(computer, shown)

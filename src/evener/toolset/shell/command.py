@@ -101,22 +101,22 @@ class RunningCommand:
 
     @property
     def text(self) -> str:
-        """What was printed so far: head and tail."""
+        """The output so far: its beginning and its end."""
         return self._tape.text()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it has ended; return whether it has."""
+        """Wait until the command has ended, at most `seconds`. True if it has."""
         return self._done.wait(seconds)
 
     def stop(self) -> None:
-        """End it with all of its processes, and wait for that."""
+        """Kill the command with all of its processes, and wait until they are gone."""
         self._hang_up()
         if not self._done.wait(STOP_SECONDS):
             self._process.kill()
             self._done.wait(STOP_SECONDS)
 
     def _hang_up(self) -> None:
-        """Close the line to the guard."""
+        """Close the connection to the guard, which then kills the command."""
         with self._closing:
             if self._process.stdin is not None and not self._process.stdin.closed:
                 self._process.stdin.close()
@@ -142,7 +142,7 @@ class RunningCommand:
             os.close(told)
 
     def _follow(self) -> None:
-        """Read all output, then how it ended."""
+        """Read all output, then the exit status."""
         try:
             assert self._process.stdout is not None
             with self._process.stdout as output:
@@ -161,7 +161,7 @@ class RunningCommand:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove what a command left in its own folder, however deep it is and whatever modes it has."""
+    """Remove the command's own folder, at any depth and with any modes."""
     try:
         shutil.rmtree(folder)
     except (OSError, RecursionError):  # before Python 3.13 it calls itself once for each level

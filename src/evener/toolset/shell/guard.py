@@ -89,7 +89,7 @@ def landlock_abi() -> int:
 
 
 def confine_files(plan: GuardPlan) -> None:
-    """Allow the paths of the plan and nothing else, for this process and all below it."""
+    """Allow this process and its children only the paths of the plan."""
     abi = landlock_abi()
     if abi < NEEDED_ABI:
         raise FenceRefused(f"Landlock is too old (version {max(abi, 0)}, needed: {NEEDED_ABI}, with Linux 6.12)")
@@ -169,7 +169,7 @@ START = (_load(4), _jump(AUDIT_ARCH, 1, 0), _return(KILL), _load(0), _jump(X32, 
 
 
 def make_fork_filter() -> bytes:
-    """Return the program that puts only forks to the guard: around bubblewrap, which needs what is forbidden inside it."""
+    """Return the seccomp program that reports only forks to the guard. Used around bubblewrap, which needs the other calls."""
     program = [*START, _jump(CLONE3, 0, 1), _error(errno.ENOSYS)]
     for number in (CLONE, FORK, VFORK):
         program += [_jump(number, 0, 1), _return(NOTIFY)]
@@ -177,7 +177,10 @@ def make_fork_filter() -> bytes:
 
 
 def make_filter(notify: bool) -> bytes:
-    """Return the whole program. `notify`: forks and changes of modes are put to the guard; else they are allowed."""
+    """Return the complete seccomp program.
+
+    `notify`: forks and changes of modes are reported to the guard; else they are allowed.
+    """
     asks = _return(NOTIFY if notify else ALLOW)
     program = [*START]
     for number in FORBIDDEN:
@@ -198,7 +201,7 @@ def make_filter(notify: bool) -> bytes:
 
 
 def install_filter(made: bytes) -> int:
-    """Install a filter for this process and all below it; return the descriptor on which the guard is asked."""
+    """Install a filter for this process and its children. Return the descriptor of the notifications."""
     if os.uname().machine != "x86_64":
         raise FenceRefused(f"the filter of system calls is made for x86_64, and this is {os.uname().machine}")
     program = ctypes.create_string_buffer(made)
@@ -213,7 +216,7 @@ def install_filter(made: bytes) -> int:
 
 
 def become_command(plan: GuardPlan, line: socket) -> NoReturn:
-    """Set everything up, in this order, and execute the command. Never returns."""
+    """Set up the sandbox, in this order, and execute the command. Never returns."""
     try:
         os.setsid()
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -246,13 +249,13 @@ def become_command(plan: GuardPlan, line: socket) -> NoReturn:
 
 
 def restore_signals() -> None:
-    """Give the command the usual signals."""
+    """Restore the default signal handlers for the command."""
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def set_limits(plan: GuardPlan) -> None:
-    """Bound each process."""
+    """Set the resource limits of each process."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, plan["memory"]),
@@ -265,7 +268,7 @@ def set_limits(plan: GuardPlan) -> None:
 
 
 def drop_capabilities() -> None:
-    """Take from root what reaches beyond files. For others there is nothing to take."""
+    """Drop the capabilities of root that reach beyond files. A no-op for other users."""
     if os.geteuid() == 0:
         for number in range(64):
             if number not in KEPT_CAPABILITIES:
@@ -283,7 +286,7 @@ def confine_by_bwrap(plan: GuardPlan) -> list[str]:
 
 
 def write_memory(body: bytes) -> int:
-    """Return a descriptor from which this can be read."""
+    """Return a descriptor of an anonymous file with this content."""
     fd = os.memfd_create("evener", os.MFD_CLOEXEC)
     with open(fd, "wb", closefd=False) as file:
         file.write(body)
@@ -295,7 +298,7 @@ def write_memory(body: bytes) -> int:
 
 
 def family() -> dict[int, int]:
-    """Return the processes below this one, with the number of their threads."""
+    """Return the processes below this one, with the number of threads of each."""
     parents: dict[int, list[tuple[int, bytes, int]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -316,7 +319,7 @@ def family() -> dict[int, int]:
 
 
 def kill_family() -> None:
-    """Kill all processes below this one, until there is none."""
+    """Kill all processes below this one, until none is left."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         alive = [pid for pid, threads in family().items() if threads]
@@ -331,7 +334,10 @@ def kill_family() -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill most of them at once, before anything is looked up. The leader is not yet collected: its number is its own."""
+    """Kill the command's process group first, which is most of its processes.
+
+    The leader is not collected yet, so its id is not reused.
+    """
     try:
         os.killpg(leader, signal.SIGKILL)
     except OSError:
@@ -383,7 +389,7 @@ class Asked:
             return
 
     def has_room(self) -> bool:
-        """True if one more process may be. Looks only when as many may have been made as there was room for."""
+        """True if one more process is allowed. Processes are counted only when the room of the last count may be used up."""
         if self.left <= 0:
             self.left = self.most - sum(family().values())
         self.left -= 1
@@ -391,7 +397,7 @@ class Asked:
         return self.left >= 0
 
     def change(self, id: int, pid: int, number: int, arguments: tuple[int, ...]) -> int:
-        """Change the mode or the times of a file in place of the process that asked; return the error, 0 for none."""
+        """Change mode or times of a file on behalf of the process that asked. Return the error number, 0 for success."""
         try:
             path = "" if number == FCHMOD else self.path_of(pid, number, arguments)
             times = self.times_at(pid, arguments[2]) if number == UTIMENSAT else None
@@ -440,7 +446,7 @@ class Asked:
             return memory.read(32).ljust(32, b"\0")
 
     def open_held(self, pid: int, held: int) -> int:
-        """Open a handle of what a process holds open, if it is below one of the writable paths; it may have been removed."""
+        """Open a file that a process has open, if it is below a writable path. It may have been removed."""
         fd = os.open(f"/proc/{pid}/fd/{held}", os.O_PATH | os.O_CLOEXEC)
         path = os.readlink(f"/proc/self/fd/{fd}")
         if any(path == root or path.startswith(root.rstrip("/") + "/") for root in self.writable):
@@ -449,7 +455,7 @@ class Asked:
         raise PermissionError(errno.EPERM, "outside")
 
     def open_inside(self, path: str, *, link: bool) -> int:
-        """Open a handle below one of the writable paths, resolved by the kernel beneath it. `link`: of a symlink itself."""
+        """Open a path below a writable path; the kernel resolves it. `link`: open a symlink itself."""
         path = os.path.normpath(path)
         for root in self.writable:
             if path == root or path.startswith(root.rstrip("/") + "/"):
@@ -467,7 +473,10 @@ class Asked:
 
 
 def watch(plan: GuardPlan, child: int, asked: Asked) -> str:
-    """Wait until the command ends, its time is up, or the caller is gone; return why it was ended, empty if it ended itself."""
+    """Wait until the command ends, its time is up, or the caller is gone.
+
+    Return why it was killed; empty if it ended itself.
+    """
     wakes, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -492,7 +501,7 @@ def watch(plan: GuardPlan, child: int, asked: Asked) -> str:
 
 
 def main(told: int) -> None:
-    """Start the command of the plan that this descriptor holds, watch it, clean up, and report."""
+    """Run the command of the plan in this descriptor, watch it, clean up, and report."""
     with open(told, "rb") as file:
         plan: GuardPlan = marshal.load(file)
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -531,7 +540,10 @@ def main(told: int) -> None:
 
 
 def greet(plan: GuardPlan, line: socket) -> tuple[str, Asked | None]:
-    """Take the descriptor of the filter from the child and let it go on; return why it refuses, and what answers the filter."""
+    """Take the filter's descriptor from the child, and let the child continue.
+
+    Return an error, or the object that answers the filter.
+    """
     said, more, _flags, _address = line.recvmsg(2000, 64)
     if not said.startswith(b"+") or not more:
         return said[1:].decode(errors="replace") or "the fence could not be set up", None

@@ -54,9 +54,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     prefer: str = "landlock"
 
     def plan(self, argv: list[str], *, seconds: float, temporary: str, searches: bool = False) -> dict[str, object]:
-        """Return the plan for the guard; raise SandboxRefused. `temporary` is a folder of the command's own.
+        """Return the plan for the guard. Raises SandboxRefused.
 
-        `searches`: the program is the search tool's, writes nothing, and is told itself what the fence denies.
+        `temporary` is the command's own folder. `searches`: the program is the search tool, which writes nothing and applies
+        the fence itself.
         """
         writes = self.fence.writable and not searches
         held = [] if searches else list(walk_held(self.root, self.fence, writes=writes))
@@ -80,7 +81,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def _takes_bwrap(self, holds: bool) -> bool:
-        """True if bubblewrap is to be used, False for Landlock; raise SandboxRefused if neither does."""
+        """True if bubblewrap must be used, False for Landlock. Raises SandboxRefused if neither works."""
         lacking = landlock_works()
         if not holds and not lacking and self.prefer == "landlock":
             return False
@@ -145,7 +146,10 @@ def _folders_above(held: HeldPath) -> list[str]:
 
 
 def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
-    """Yield what the fence keeps from a command: the topmost folders and files. Raises SandboxRefused if there is too much."""
+    """Yield the topmost folders and files that the fence denies or makes read-only.
+
+    Raises SandboxRefused if there are too many.
+    """
     seen, folders = 0, ["."]
     while folders:
         here = folders.pop()
@@ -153,7 +157,9 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
             entries = list(os.scandir(root if here == "." else f"{root}/{here}"))
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
-                raise SandboxRefused("The folder is too deep to be checked. Remove what is thousands of levels deep.") from None
+                raise SandboxRefused(
+                    "The folder is nested too deeply to be checked. Remove the folders that are thousands of levels deep."
+                ) from None
             if isinstance(error, PermissionError) and here != "." and _may_open_up(f"{root}/{here}"):
                 yield HeldPath(here, folder=True, readable=False, placed=True)
             continue
@@ -171,7 +177,7 @@ def walk_held(root: str, fence: Fence, *, writes: bool) -> Iterator[HeldPath]:
 
 
 def _hold(path: str, entry: "os.DirEntry[str]", fence: Fence, *, writes: bool) -> HeldPath | None:
-    """Return what the fence keeps of an entry; None if a command may have it, or something that is allowed may be below it."""
+    """Return an entry that is denied or read-only; None if a command may use it, or if something allowed may be below it."""
     folder = entry.is_dir(follow_symlinks=False)
     if fence.refuse(path, "read"):
         if folder and fence.allow and fence.may_hold(path):
@@ -183,7 +189,7 @@ def _hold(path: str, entry: "os.DirEntry[str]", fence: Fence, *, writes: bool) -
 
 
 def _may_open_up(folder: str) -> bool:
-    """True if a command may get into a folder that we cannot list: it may know the names, or change the mode."""
+    """True if a command may get into a folder that we cannot list: it may know names in it, or change its mode."""
     return os.access(folder, os.X_OK) or os.lstat(folder).st_uid == os.geteuid()
 
 
@@ -194,19 +200,19 @@ def clean_environment() -> dict[str, str]:
 
 
 def reachable(search: str, roots: Iterable[str]) -> str:
-    """Return a PATH without folders that cannot be read: a program that is found there could not be started."""
+    """Return a PATH without folders that the sandbox cannot read, because programs in them could not be started."""
     inside = tuple(f"{root.rstrip('/')}/" for root in roots)
     return ":".join(one for one in search.split(":") if f"{os.path.realpath(one)}/".startswith(inside)) or os.defpath
 
 
 def _prefixes() -> list[str]:
-    """Return where this Python and its packages are, so that the project's own tools run."""
+    """Return the folders of this Python and its packages, so that the project's own tools run."""
     return sorted({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)} - {"/", "/usr"})
 
 
 @lru_cache(8)
 def find_program(name: str) -> str:
-    """Return the path of a program, from the wheel beside this Python or the system; empty if it is not there."""
+    """Return the path of a program in the environment of this Python or in the system; empty if it is missing."""
     beside = Path(sys.executable).parent / name
     if beside.is_file() and os.access(beside, os.X_OK):
         return str(beside)

@@ -143,7 +143,7 @@ def _stop_with_run(running: RunningCommand, cancelled: Cancellation) -> None:
 
 
 def report_end(running: RunningCommand, seconds: float) -> ToolOutput | Envelope:
-    """Return the result of a command that has ended: what it printed, and a line on how it ended if that matters."""
+    """Return the result of a command that has ended: its output, and how it ended if that matters."""
     end = running.end or CommandEnd(why="lost")
     if end.refused:
         return report_failure(f"The command was not started. {end.refused}")

@@ -49,7 +49,7 @@ class Broken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def of(error: Breach, message: str) -> "Broken":
-        """Return the error as it is stored: under the nearest class that can be, with this message, free of secrets."""
+        """Return the error in a form that can be stored: its nearest storable class and this message, which has no secrets."""
         name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in ERRORS)
         return msgspec.convert({"kind": name, "message": message}, Broken)
 
@@ -167,7 +167,7 @@ _parser = json.JSONDecoder(object_pairs_hook=unique, parse_int=str, parse_consta
 
 
 def _end(text: str, start: int, where: str) -> int:
-    """Return where the document that begins here ends, by Python's own parser: it also finds duplicate keys."""
+    """Return where the document that begins here ends. Python's own parser is used, because it also finds duplicate keys."""
     try:
         return _parser.raw_decode(text, start)[1]
     except json.JSONDecodeError as error:

@@ -44,7 +44,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def normalize(method: str, url: str, *, body: bytes) -> Compared:
-    """Return a request in the form in which it is compared."""
+    """Return a request in the form that is used for comparison."""
     method, target, value = method.upper(), _target(url), as_json(body)
     return Compared(method, target, body, value, (method, target, body if value is None else _canonical(value).encode()))
 
@@ -62,7 +62,9 @@ def as_json(body: bytes) -> Json | None:
 
 
 def find_nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -> int:
-    """Return the position of the recorded request that was likely meant: same target, not yet given, fewest differences."""
+    """Return the number of the recorded request that was probably meant: same target first, then not yet used, then fewest
+    differences.
+    """
     given = set(used)
 
     def distance(number: int) -> tuple[bool, bool, int]:
@@ -74,7 +76,7 @@ def find_nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compar
 
 
 def difference_lines(recorded: Compared, sent: Compared) -> list[str]:
-    """Return one line for each place where the two differ, the first few of them."""
+    """Return one line for each of the first differences."""
     found = list(islice(_differences(recorded, sent), MOST_COUNTED))
     lines = [_line(path, *sides) for path, *sides in found[:MOST_LINES]]
     if len(found) > MOST_LINES:

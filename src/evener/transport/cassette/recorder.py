@@ -45,10 +45,10 @@ def open_cassette(
     inner: Transport | None = None,
     secrets: Iterable[str] = (),
 ) -> "Recorder | Player":
-    """Return a player of the file, or a recorder of `inner`; `auto` plays a file that exists and records one that does not.
+    """Return a player of the file, or a recorder of `inner`. `auto` plays a file that exists, and records one that does not.
 
-    Without `inner` the transport that all models share is recorded. The caller closes the cassette.
-    `secrets` are texts that must not be stored, beyond the credentials of each request, which never are.
+    Without `inner`, the transport that all models share is recorded. The caller closes the cassette. `secrets` are texts that
+    must not be stored; credentials of requests are never stored.
     """
     if isinstance(secrets, str):
         raise UsageError("The secrets of a cassette are several texts, but one was given. Write secrets=[...].")
@@ -96,7 +96,10 @@ class Recorder:
         return _Recording(response, take)
 
     def close(self, *, strict: bool = False) -> None:
-        """Write the file, if anything was sent. An open response is kept as far as it was read, or an error if `strict`."""
+        """Write the file, if anything was sent.
+
+        An open response is stored as far as it was read; if `strict`, it is an error.
+        """
         if self._closed:
             return
         if strict and any(take.is_open for take in self._takes):
@@ -160,7 +163,7 @@ class Player:
     def _normalize(self, request: Request) -> tuple[Compared, Compared]:
         """Return the request without secrets, and as it is. Secrets stay in this frame.
 
-        A key that is also a word of the prompt may not have been the key of the recording: then the recording has that word.
+        If a key is also a word of the prompt, the recording may contain that word, because another key was used then.
         """
         pattern = secret_pattern(self._secrets | credentials(request) | find_secrets(request.body))
         body = b"".join(scrub_pieces((request.body,), pattern))
@@ -170,11 +173,11 @@ class Player:
         return sent, sent if untouched else normalize(request.method, request.url, body=request.body)
 
     def close(self, *, strict: bool = False) -> None:
-        """Stop answering. If `strict`, an exchange that was never requested is an error."""
+        """Stop answering. If `strict`, raise an error for exchanges that were never requested."""
         self._closed = True
         if strict and self.unused:
             raise UsageError(
-                f"Of the {len(self._exchanges)} exchanges of {self._path}, {len(self.unused)} were never asked for "
+                f"Of the {len(self._exchanges)} exchanges of {self._path}, {len(self.unused)} were never requested "
                 f"({'; '.join(self.unused[:3])}{'; ...' if len(self.unused) > 3 else ''}). "
                 "Find out why, or record the cassette again."
             )

@@ -45,7 +45,10 @@ def keep_request_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def keep_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of a response that may be stored, sorted; not size and compression: bytes are kept as read."""
+    """Return the headers of a response that may be stored, sorted.
+
+    Size and compression are left out: the bytes are stored as read.
+    """
     lower = sorted((name.lower(), value) for name, value in headers.items())
     return {name: value for name, value in lower if name in RESPONSE_HEADERS or RATE_LIMITS.fullmatch(name)}
 
@@ -114,7 +117,7 @@ def secret_pattern(secrets: Iterable[str]) -> re.Pattern[bytes] | None:
 
 
 def _lead(secret: str) -> bytes:
-    """Return the lookbehind that keeps a long run of backslashes from being tried at each of them: O(n) instead of O(n^2)."""
+    """Return the lookbehind that keeps a search through a long run of backslashes at O(n) instead of O(n^2)."""
     return b"" if secret[0].isascii() and secret[0].isalnum() else rb"(?<!\\)"
 
 
@@ -125,7 +128,7 @@ def scrub_text(text: str, pattern: re.Pattern[bytes] | None) -> str:
 
 
 def scrub_pieces(pieces: Sequence[bytes], pattern: re.Pattern[bytes] | None) -> tuple[bytes, ...]:
-    """Return the pieces with each secret of the whole replaced. A cut inside a secret moves to its end; all others stay."""
+    """Return the pieces without the secrets of the whole text. A cut inside a secret moves to its end; other cuts stay."""
     whole = b"".join(pieces)
     if pattern is None:
         return tuple(pieces)
@@ -144,7 +147,7 @@ def scrub_pieces(pieces: Sequence[bytes], pattern: re.Pattern[bytes] | None) -> 
 
 
 def _move_cuts(cuts: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Return where each cut lies once the spans are replaced."""
+    """Return the position of each cut after the spans were replaced."""
     moved, shift, number = [], 0, 0
     for cut in cuts:
         while number < len(spans) and spans[number][0] < cut:
@@ -169,7 +172,9 @@ def _spellings(character: str) -> bytes:
 
 
 def _within_base64(secret: str) -> list[bytes]:
-    """Return patterns for the secret inside a longer base64 text: the letters that it alone decides, for each alignment."""
+    """Return patterns for the secret inside a longer base64 text: for each alignment, the letters that only the secret
+    determines.
+    """
     content = secret.encode("utf-8", "surrogatepass")
     found = []
     for shift, first in ((0, 0), (1, 2), (2, 3)):

@@ -48,7 +48,7 @@ def channels(whole: bytes) -> Iterator[bytes]:
 
 
 def remove_split_secrets(whole: bytes, pattern: re.Pattern[bytes]) -> bytes:
-    """Return the response without secrets that are split over several of its documents. The same object when there is none."""
+    """Return the response without secrets that are split over several of its documents; the same object if there are none."""
     documents = _documents(whole)
     for leaves in _channels(documents):
         for found in reversed(list(pattern.finditer(b"".join(leaf.content for leaf in leaves)))):
@@ -64,7 +64,7 @@ def remove_split_secrets(whole: bytes, pattern: re.Pattern[bytes]) -> bytes:
 
 
 def _take_out(leaves: list[Leaf], start: int, end: int) -> None:
-    """Replace a span of the joined text: the mark where it begins, nothing for the rest of it."""
+    """Replace a span of the joined text: the mark at its beginning, nothing for the rest of it."""
     at = 0
     for leaf in leaves:
         length = len(leaf.content)

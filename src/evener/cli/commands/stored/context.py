@@ -62,7 +62,7 @@ async def _undo(store: Store, log: str) -> None:
         await held.append(ev.ContextRestored(at=time(), id=context.undoable))
     finally:
         await held.aclose()
-    say("evener: Undone: requests hold again what they held before.")
+    say("evener: Undone: requests contain the same messages as before that edit.")
 
 
 def draw_context(report: ContextReport) -> Iterator[str]:

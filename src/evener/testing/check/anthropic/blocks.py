@@ -65,7 +65,7 @@ _OWN: Mapping[str, Kind] = {
 
 
 def _block(roles: frozenset[str], required: str = "", optional: str = "") -> BlockRule:
-    """Return a block with the fields every block may carry: its type, and a cache mark (judged in `cache`)."""
+    """Return the rule of a block with the fields that every block may have: its type, and a cache mark (checked in `cache`)."""
     held = ObjectShape(
         read_kinds(f"type: str, {required}", _OWN), read_kinds(f"cache_control: object, {optional}", _OWN), open=False
     )
@@ -107,7 +107,7 @@ _IN_SEARCH_RESULT = {"text": BLOCKS["text"]}
 
 
 def _data(*media: str) -> ObjectShape:
-    """Return a source that holds data of one of these types; bytes are in base64, and only text is not."""
+    """Return the shape of a source that holds data of one of these types. Bytes are in base64; text is not."""
     said = f"Input should be one of {', '.join(sorted(media))}."
     typed = limited("str", frozenset(media).__contains__, Violation("", "source.media_type", said))
     bare = Violation("", "source.base64", "Invalid base64 data (bare base64, no data URL).")
@@ -143,7 +143,7 @@ def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterato
 
 
 def _document_refused(kind: str, scope: Scope) -> bool:
-    """Section 0: a document directly inside an assistant message is refused by the newer API version only."""
+    """True if a document may not be directly inside an assistant message: only the newer API version refuses it (section 0)."""
     return kind == "document" and scope.api_version == STRICT_VERSION
 
 
@@ -163,7 +163,7 @@ def _check_block(path: str, block: Mapping[str, object], known: BlockRule, scope
 
 
 def _check_nested(path: str, content: object, allowed: Mapping[str, BlockRule], scope: Scope) -> Iterator[Violation]:
-    """Blocks inside a block. The tables nest at most three deep, so this ends whatever the input is."""
+    """Report what is wrong with blocks inside a block. The tables nest at most three deep, so this ends for any input."""
     for index, value in enumerate(items(content)):
         known = allowed.get(text(fields(value).get("type")))
         if known is None:
@@ -173,7 +173,7 @@ def _check_nested(path: str, content: object, allowed: Mapping[str, BlockRule], 
 
 
 def _check_user_citations(path: str, value: object, role: str, scope: Scope) -> Iterator[Violation]:
-    """Section 0: citations are what the model wrote; the newer API version refuses them on user text."""
+    """Report citations on user text, which the newer API version refuses (section 0)."""
     if role != "user" or scope.api_version != STRICT_VERSION:
         return
     block = fields(value)

@@ -102,7 +102,7 @@ def _check_messages(messages: object, scope: Scope) -> Iterator[Violation]:
 
 
 def _check_empty(path: str, content: object, *, final: bool) -> Iterator[Violation]:
-    """Section 3: only a final assistant message may be empty."""
+    """Report an empty message that is not the final assistant message (section 3)."""
     if content in ("", []) and not final:
         message = "all messages must have non-empty content except for the optional final assistant message"
         yield Violation(f"{path}.content", "content.empty", message)
@@ -164,7 +164,7 @@ def _check_effort(body: Mapping[str, object], row: ClaudeRow) -> Iterator[Violat
 
 
 def _check_sampling(body: Mapping[str, object], row: ClaudeRow, scope: Scope) -> Iterator[Violation]:
-    """Section 0: gone for every model in the newer version; on 4.7 and later only default values pass the older one."""
+    """Report sampling parameters: the newer version has none, and 4.7 and later accept only default values (section 0)."""
     thinking = fields(body.get("thinking")).get("type")
     for name in _SAMPLING:
         value = body.get(name)
@@ -183,7 +183,7 @@ def _check_sampling(body: Mapping[str, object], row: ClaudeRow, scope: Scope) ->
 
 
 def _thinking_allows(name: str, value: object) -> bool:
-    """Section 7: temperature stays 1, top_k is not allowed, top_p stays within 0.95 and 1."""
+    """True if this sampling value is allowed with thinking: temperature 1, no top_k, top_p from 0.95 to 1 (section 7)."""
     if name == "top_p":
         return isinstance(value, int | float) and 0.95 <= value <= 1
     return name == "temperature" and value == 1
@@ -198,7 +198,7 @@ def _check_range(name: str, value: object) -> Iterator[Violation]:
 
 
 def _check_formats(body: Mapping[str, object], *, prefilled: bool) -> Iterator[Violation]:
-    """Section 6. The legacy top-level field is recorded as still accepted, so both places are checked alike."""
+    """Report wrong output formats (section 6). The old top-level field is still accepted, so both places are checked."""
     places = {"output_config.format": fields(body.get("output_config")).get("format")}
     places["output_format"] = body.get("output_format")
     for path, value in places.items():
@@ -223,7 +223,7 @@ def _cites(body: Mapping[str, object]) -> bool:
 
 
 def _check_max_tokens(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Section 2: zero only warms the cache, so everything that needs an answer excludes it."""
+    """Report `max_tokens: 0`, which only warms the cache, together with settings that need an answer (section 2)."""
     limit = body.get("max_tokens")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit > 0:
         return

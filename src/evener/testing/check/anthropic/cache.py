@@ -22,7 +22,7 @@ class CacheMark(msgspec.Struct, frozen=True):
 
     @property
     def ttl(self) -> object:
-        """How long the mark asks for; five minutes when it does not say."""
+        """The lifetime that the mark asks for; five minutes if it has none."""
         return fields(self.owner.get("cache_control")).get("ttl") or "5m"
 
 
@@ -59,7 +59,10 @@ def _marked(path: str, values: object) -> Iterator[CacheMark]:
 
 
 def _check_order(marks: list[CacheMark]) -> Iterator[Violation]:
-    """Unverified in the sheet, but reported with the API's own words from the field in August 2026."""
+    """Report a mark with a longer lifetime after one with a shorter lifetime.
+
+    Not in the sheet: a user's report of August 2026.
+    """
     short = False
     for mark in marks:
         if mark.ttl == "1h" and short:

@@ -77,7 +77,7 @@ def _check_single(
 
 
 def _check_result(placed: Placed, family: str) -> Iterator[Violation]:
-    """A result bears the name of its call's toolset. A browser's state stands once, and never in an error."""
+    """Report a result without the name of its call's toolset, and a browser's state that is repeated or in an error."""
     block, path = placed.block, placed.path
     if text(block.get("toolset_name")) != family:
         yield Violation(join(path, "toolset_name"), "toolset.result", "toolset_name must be that of the paired tool_use")

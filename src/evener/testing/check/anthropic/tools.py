@@ -103,10 +103,10 @@ def _check_provided(path: str, tool: Mapping[str, object]) -> Iterator[Violation
 
 
 def _check_servers(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Section 5: each MCP server needs its toolset, and each toolset its server.
+    """Report an MCP server without its toolset, and a toolset without its server (section 5).
 
-    Recordings of the older MCP beta send servers and no toolset at all and are accepted, so the first half holds only
-    where the request shows the newer form: some toolset is there, or a newer beta is named.
+    Recordings of the older MCP beta send servers without any toolset and are accepted. So the first rule applies only to
+    requests of the newer form: with some toolset, or with a newer beta.
     """
     tools = [fields(tool) for tool in items(body.get("tools"))]
     used = {text(tool.get("mcp_server_name")) for tool in tools if tool.get("type") == "mcp_toolset"}

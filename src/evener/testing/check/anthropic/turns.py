@@ -25,7 +25,7 @@ class Placed(msgspec.Struct, frozen=True):
 
     @property
     def result_of(self) -> str:
-        """The id of the call that this block answers; empty when it answers none."""
+        """The id of the call that this block answers; empty if it answers none."""
         return text(self.block.get("tool_use_id"))
 
 
@@ -81,7 +81,7 @@ def check_turns(turns: Sequence[MergedTurn], row: ClaudeRow, thinking: str) -> I
 
 
 def _check_system(turns: Sequence[MergedTurn], row: ClaudeRow) -> Iterator[Violation]:
-    """Section 3: a system message follows a user turn (or a hosted result) and is last or followed by the assistant."""
+    """Report a misplaced system message: it must follow a user turn or hosted result, and be last or before the assistant."""
     for index, turn in enumerate(turns):
         if turn.role != "system":
             continue
@@ -100,10 +100,9 @@ def _may_precede_system(turn: MergedTurn) -> bool:
 
 
 def _check_calls(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
-    """Section 3: each call is answered in the very next turn, and ids are unique within their turn.
+    """Report calls that are not answered in the very next turn, and ids that are not unique within their turn (section 3).
 
-    Reports of the uniqueness error all point at a second call in one message; a recording repeats an id in a later turn
-    and is accepted.
+    Recordings report the second of two calls in one message; a recording that repeats an id in a later turn is accepted.
     """
     for index, turn in enumerate(turns):
         seen: set[str] = set()
@@ -123,7 +122,7 @@ def _check_calls(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
 
 
 def _check_results(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
-    """Section 3: each result answers a call of the turn before, once, and stands before any other block."""
+    """Report results that answer no call of the turn before, answer one twice, or come after another block (section 3)."""
     for index, turn in enumerate(turns):
         asked = _calls_of(turns[index - 1]) if index else set()
         seen: set[str] = set()
@@ -150,10 +149,10 @@ def _calls_of(turn: MergedTurn) -> set[str]:
 
 
 def _check_hosted(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
-    """Section 4: a hosted result needs its call before it; a hosted call without result is in flight only.
+    """Report hosted results without their call, and hosted calls without a result that are not in progress (section 4).
 
-    The recordings accept an open hosted call while nothing but client tool results follows it (a paused turn, or one
-    that waits for a client tool). A later user block of another kind closes it.
+    The recordings accept an open hosted call while only results of client tools follow it (a paused turn, or one that waits for
+    a client tool). A later user block of another kind closes it.
     """
     open_calls: dict[str, str] = {}
     known: set[str] = set()
@@ -180,7 +179,7 @@ def _unanswered(paths: Iterable[str]) -> Iterator[Violation]:
 
 
 def _check_prefill(turns: Sequence[MergedTurn], row: ClaudeRow) -> Iterator[Violation]:
-    """Section 0: 4.6 and later refuse a prefill; section 3: on others it may not end in white space."""
+    """Report a prefill that the model refuses (4.6 and later, section 0), or that ends in white space (section 3)."""
     if is_prefill(turns) and not row.prefill:
         message = "This model does not support assistant message prefill; the conversation must end with a user message."
         yield Violation(turns[-1].path, "prefill", message)
@@ -200,7 +199,7 @@ def _check_whitespace(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
 
 
 def _check_thinking(turns: Sequence[MergedTurn], thinking: str) -> Iterator[Violation]:
-    """Section 3 and 7: where thinking may stand, and what the current tool loop must hold of it."""
+    """Report thinking at a wrong place, and thinking that the current tool loop lacks (sections 3 and 7)."""
     for turn in turns:
         if turn.role == "assistant" and turn.blocks and turn.blocks[-1].kind in _THINKING:
             message = "The final block in an assistant message cannot be `thinking`."
@@ -219,10 +218,10 @@ def _check_thinking(turns: Sequence[MergedTurn], thinking: str) -> Iterator[Viol
 
 
 def _check_start(final: MergedTurn, *, holds: bool, in_loop: bool) -> Iterator[Violation]:
-    """Budget-mode rules for a final assistant turn that does not start with thinking.
+    """Report a final assistant turn that does not start with thinking although a thinking budget is set.
 
-    The sheet states both for every message; the recordings relax them: a closed turn without thinking is accepted, and
-    outside budget mode a turn may hold thinking that is not first (it may start with a hosted call).
+    The sheet states both rules for every message. The recordings are more lenient: a closed turn without thinking is accepted,
+    and without a budget a turn may hold thinking that is not first (it may start with a hosted call).
     """
     if holds:
         message = "If an assistant message contains any thinking blocks, the first block must be `thinking`."

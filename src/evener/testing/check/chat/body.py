@@ -159,7 +159,7 @@ def _check_thinking(body: Mapping[str, object], dialect: ChatDialect) -> Iterato
 
 
 def _check_routed(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Section 9, OpenRouter: reasoning is asked for in one way, and the shorthand says the same."""
+    """Report reasoning that is requested in two contradicting ways (section 9, OpenRouter)."""
     asked = fields(body.get("reasoning"))
     effort, short = asked.get("effort"), body.get("reasoning_effort")
     if effort is not None and asked.get("max_tokens") is not None:

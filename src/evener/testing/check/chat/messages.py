@@ -129,14 +129,14 @@ def _check_content(path: str, message: Mapping[str, object], role: str, dialect:
 
 
 def _check_role(path: str, role: str, row: ChatRow) -> Iterator[Violation]:
-    """Section 2: the first small reasoning models have no instructions [recorded]."""
+    """Report instructions for the first small reasoning models, which have none (section 2) [recorded]."""
     if not row.instructions and role in ("system", "developer"):
         reason = f"Unsupported value: '{path}.role' does not support '{role}' with this model."
         yield Violation(join(path, "role"), "role.model", reason)
 
 
 def _check_assistant(path: str, message: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Section 3: content is required unless the message calls tools. A refusal or a reference to audio is content too."""
+    """Report an assistant message without content or calls. A refusal or a reference to audio counts as content (section 3)."""
     calls, content = message.get("tool_calls"), message.get("content")
     says = any(message.get(name) is not None for name in ("refusal", "audio", "function_call"))
     empty = content is None or (dialect.filled_answers and content in ("", []))

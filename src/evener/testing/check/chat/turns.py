@@ -70,7 +70,7 @@ def _check_answers(listed: Sequence[Message]) -> Iterator[Violation]:
 
 
 def _check_order(listed: Sequence[Message], dialect: ChatDialect) -> Iterator[Violation]:
-    """Section 9, Mistral: who may follow a tool message, and who may come last."""
+    """Report a message that may not follow a tool message, or may not be the last (section 9, Mistral)."""
     if dialect.after_tool is not None:
         for index, message in enumerate(listed[1:], 1):
             role = text(message.get("role"))
@@ -85,7 +85,7 @@ def _check_order(listed: Sequence[Message], dialect: ChatDialect) -> Iterator[Vi
 
 
 def _check_reasoning(listed: Sequence[Message]) -> Iterator[Violation]:
-    """Section 9, DeepSeek and Moonshot: every tool turn carries its reasoning, which may be the empty string."""
+    """Report a tool turn without its reasoning, which may be an empty string (section 9, DeepSeek and Moonshot)."""
     for index, message in enumerate(listed):
         if _calls_of(message) and not isinstance(message.get("reasoning_content"), str):
             reason = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"

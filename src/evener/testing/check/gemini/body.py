@@ -75,7 +75,7 @@ def _check_ranges(config: Mapping[str, object], row: GeminiRow) -> Iterator[Viol
 
 
 def _check_output(config: Mapping[str, object]) -> Iterator[Violation]:
-    """Section 5: a schema needs its MIME type, and there is one schema."""
+    """Report a schema without its MIME type, and two schemas (section 5)."""
     held = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
     if len(held) > 1:
         yield Violation(join(_PATH, held[0]), "format.exclusive", f"'{held[0]}' and '{held[1]}' are mutually exclusive.")
@@ -89,7 +89,7 @@ def _check_output(config: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _check_thinking(value: object, row: GeminiRow) -> Iterator[Violation]:
-    """Section 6. A budget passes on models with levels: the provider still maps it."""
+    """Report wrong thinking settings (section 6). A budget is accepted on models with levels: the provider maps it."""
     if not isinstance(value, dict):
         return
     path = join(_PATH, "thinkingConfig")

@@ -101,7 +101,7 @@ def _check_media(path: str, media: str) -> Iterator[Violation]:
 
 
 def _check_result_parts(path: str, response: Mapping[str, object], row: GeminiRow) -> Iterator[Violation]:
-    """Section 3: media inside a result, from Gemini 3 on."""
+    """Report media inside a result for models before Gemini 3 (section 3)."""
     parts = listed(response.get("parts"))
     if parts and not row.media_results:
         message = "`function_response.parts` is not supported for this model."

@@ -75,9 +75,9 @@ def _check_declaration(path: str, value: object) -> Iterator[Violation]:
 def _check_mixing(
     body: Mapping[str, object], row: GeminiRow, platform: str, *, hosted: bool, functions: bool
 ) -> Iterator[Violation]:
-    """Section 2: before Gemini 3, function tools stand alone; since then the developer API wants a flag for the mix.
+    """Report function tools beside hosted tools: not allowed before Gemini 3, later only with a flag (section 2).
 
-    Reports add that JSON output excludes hosted tools as well on those models, and that it is the MIME type that counts.
+    Reports add that JSON output excludes hosted tools on those models, too, and that the MIME type decides this.
     """
     config = read(body.get("toolConfig"), TOOL_CONFIG)
     asks_json = read(body.get("generationConfig"), GENERATION).get("responseMimeType") == "application/json"
@@ -92,8 +92,10 @@ def _check_mixing(
 
 
 def _check_config(body: Mapping[str, object], names: list[str], platform: str) -> Iterator[Violation]:
-    """Section 2 and 4. The sheet refuses a calling config without declarations; recordings take it (mode ANY and AUTO,
-    no names), so only names that are not declared are reported."""
+    """Report a calling config that names functions which are not declared (sections 2 and 4).
+
+    The sheet refuses any calling config without declarations; recordings accept it (modes ANY and AUTO, no names).
+    """
     if not isinstance(body.get("toolConfig"), dict):
         return
     yield from check_message("toolConfig", body["toolConfig"], TOOL_CONFIG, platform)

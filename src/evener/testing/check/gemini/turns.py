@@ -92,7 +92,7 @@ def _unanswered(path: str) -> Iterator[Violation]:
 
 
 def _check_pairs(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow) -> Iterator[Violation]:
-    """Sections 2 and 3: results in the order of their calls, under the same name and, where the call has one, id."""
+    """Report results that are not in the order of their calls, or have another name or id (sections 2 and 3)."""
     asked = [text(call.get("name")) for call in waiting]
     given = [text(result.get("name")) for result in turn.results]
     ids = [(text(call.get("id")), text(result.get("id"))) for call, result in zip(waiting, turn.results, strict=True)]
@@ -108,7 +108,7 @@ def _check_pairs(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow) -
 
 
 def _check_confirmed(turn: ContentTurn, waiting: Sequence[Fields]) -> Iterator[Violation]:
-    """The provider's page on computer use: what had to be confirmed was, or it was not done and the response is an error."""
+    """Report a result that does not acknowledge a safety check, unless it is an error because the action was not done."""
     for call, result in zip(waiting, turn.results, strict=True):
         decision = fields(fields(call.get("args")).get("safety_decision")).get("decision")
         response = fields(result.get("response"))
@@ -118,7 +118,7 @@ def _check_confirmed(turn: ContentTurn, waiting: Sequence[Fields]) -> Iterator[V
 
 
 def _check_signatures(turns: Sequence[ContentTurn]) -> Iterator[Violation]:
-    """Section 7: since the user last spoke, the first call of each model content carries its signature."""
+    """Report a first call of a model content, since the user's last message, without its signature (section 7)."""
     for turn in reversed(turns):
         if turn.real:
             return

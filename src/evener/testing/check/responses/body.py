@@ -95,9 +95,9 @@ def _check_reasoning(body: Mapping[str, object], levels: ReasoningRow) -> Iterat
 
 
 def _check_sampling(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Section 0: a model that reasons takes no sampling parameters.
+    """Report sampling parameters for a model that reasons (section 0).
 
-    The sheet says so for any value; a test against the live API took a temperature of 1, so default values pass.
+    The sheet refuses any value; a test against the live API accepted a temperature of 1, so default values pass.
     """
     for name in ("temperature", "top_p"):
         if body.get(name) is not None and body[name] != 1:

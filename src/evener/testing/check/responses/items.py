@@ -157,7 +157,7 @@ def _check_call(path: str, item: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _check_seal(path: str, item: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Encrypted reasoning is checked by the server as one opaque value; its summary is not bound to it."""
+    """Report altered encrypted reasoning. The server checks it as one opaque value; its summary is not bound to it."""
     sealed = item.get("encrypted_content")
     if scope.issued is None or item.get("type") != "reasoning" or not isinstance(sealed, str):
         return

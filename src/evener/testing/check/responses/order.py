@@ -67,7 +67,10 @@ def _check_duplicates(listed: Sequence[Item]) -> Iterator[Violation]:
 
 
 def _check_pairs(listed: Sequence[Item]) -> Iterator[Violation]:
-    """Section 3. A client-run tool search is recorded as answered by a function_call_output, so it counts as a call."""
+    """Report calls and outputs without their partner (section 3).
+
+    Recorded: a function_call_output answers a client tool search.
+    """
     asked = {(item_type(item), text(item.get("call_id"))) for item in listed}
     answered = {text(item.get("call_id")) for item in listed if item_type(item).endswith("_output")}
     for index, item in enumerate(listed):
@@ -82,10 +85,10 @@ def _check_pairs(listed: Sequence[Item]) -> Iterator[Violation]:
 
 
 def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Violation]:
-    """Section 7: a reasoning item is directly followed by the item it produced.
+    """Report a reasoning item that is not directly followed by the item it produced (section 7).
 
-    Recorded: with stored history, a message without id does not count as that item. Calls without id are not recorded
-    either way and pass.
+    Recorded: with stored history, a message without id does not count as that item. Calls without id are not recorded either
+    way and pass.
     """
     for index, item in enumerate(listed):
         if item_type(item) != "reasoning":
@@ -99,7 +102,7 @@ def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Viol
 
 
 def _check_bound(listed: Sequence[Item], bound: Mapping[str, str]) -> Iterator[Violation]:
-    """Section 7: an item that goes back under its id needs the reasoning that it was made with."""
+    """Report an item that is sent back under its id without the reasoning that it was made with (section 7)."""
     held = {text(item.get("id")) for item in listed}
     for index, item in enumerate(listed):
         name = text(item.get("id"))
@@ -115,7 +118,7 @@ def _follows(after: Item) -> bool:
 
 
 def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:
-    """Section 14: an assistant message while calls wait for their outputs is refused by one clone only [recorded]."""
+    """Report an assistant message between calls and their outputs: only one clone refuses this (section 14) [recorded]."""
     waiting: dict[str, None] = {}
     for index, item in enumerate(listed):
         kind, call = item_type(item), text(item.get("call_id"))
