@@ -172,7 +172,11 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("an empty prompt", lambda: asked(""), "The prompt is empty"),
     ("a prompt of blanks", lambda: asked("  \n"), "The prompt is empty"),
     ("a prompt that is a number", lambda: asked(3), "A prompt is a text, a Message, or a list of blocks"),
-    ("a prompt that is a message of the assistant", lambda: asked(Message.assistant_text("hi")), "The prompt is a message of the role"),
+    (
+        "a prompt that is a message of the assistant",
+        lambda: asked(Message.assistant_text("hi")),
+        "The prompt is a message of the role",
+    ),
     ("an unknown thread", lambda: asked("go", thread="nowhere"), "nowhere"),
     ("a thread that is a number", lambda: made().thread(7), "`id` takes the id"),  # type: ignore[arg-type]
     ("a history of texts", lambda: made().thread(history=["hi"]), "`history` takes a list of Message"),  # type: ignore[list-item]
