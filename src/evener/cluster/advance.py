@@ -5,6 +5,7 @@ an engine may know: no contents.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +26,8 @@ LOOK_AGAIN = 60.0
 """Seconds after which a run that waits is looked at although nothing was heard: a lost notice does no harm."""
 
 
-class AdvancedLog(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)  # the converter of Temporal reads no other class
+class AdvancedLog:
     """What became of a log. `seconds`: when a run that waits is to be looked at again; `stop` is the cause of an end."""
 
     kind: Literal["finished", "waiting", "more"]

@@ -24,12 +24,12 @@ from temporalio.worker import Worker as EngineWorker
 from evener.cluster.advance import LOOK_AGAIN, AdvancedLog, Advancer, is_passing
 from evener.cluster.due import DueWork, describe_error
 from evener.cluster.worker import GRACE, LONGEST_WAIT, SLICE
-from evener.cluster.workflow import ADVANCE, Advanced, Pace, RunLog
+from evener.cluster.workflow import ADVANCE, Pace, RunLog
 from evener.driver.slice import RunSlice
 from evener.errors import StoreError, UsageError
 from evener.harness.remote import PAUSES, tables_of
 from evener.store.cluster import TakenWork
-from evener.store.protocol import LeaseHeld, Store
+from evener.store.protocol import LeaseHeld
 
 if TYPE_CHECKING:
     from evener.harness.harness import Harness
@@ -103,7 +103,6 @@ class TemporalWorker:
     ) -> None:
         self._name = harness.name
         self._queue = ""
-        self._store: Store = harness.store
         self._tables = tables_of(harness.store)
         harnesses: Mapping[str, Harness] = {harness.name: harness}
         self._advancer = Advancer(harnesses, harness.store, look_again=look_again)
@@ -173,12 +172,12 @@ class TemporalWorker:
 
     def _activity(self) -> Callable[..., object]:
         @activity.defn(name=ADVANCE)
-        async def advance(log: str) -> Advanced:
+        async def advance(log: str) -> AdvancedLog:
             return await self._advance(log)
 
         return advance
 
-    async def _advance(self, log: str) -> Advanced:
+    async def _advance(self, log: str) -> AdvancedLog:
         """Advance a log and send heartbeats meanwhile.
 
         Errors are reported without their text, which may contain conversation text.
@@ -194,13 +193,13 @@ class TemporalWorker:
             done = await self._take_and_advance(TakenWork(log, self._name, 0, turn), slice)
             if done.kind == "finished":
                 self._say(f"{log}: {done.stop}")
-            return Advanced(done.kind, done.stop, done.seconds)
+            return done
         except Exception as error:
             self._say(f"{log}: {describe_error(error)}")
             if not is_passing(error):  # the run failed; its log says how
                 with suppress(StoreError):
                     await self._tables.drop_work(log, turn)
-                return Advanced("finished", type(error).__name__)
+                return AdvancedLog("finished", type(error).__name__)
             failed = type(error).__name__
         finally:
             self._slices.discard(slice)

@@ -13,6 +13,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.exceptions import TimeoutError as SilenceError
 
+from evener.cluster.advance import AdvancedLog
+
 WORKFLOW = "evener.run"
 ADVANCE = "evener.advance"
 FIRST_PAUSE = 0.1
@@ -29,15 +31,6 @@ class Pace:
     heartbeat: float = 10.0
     stay: float = 86_400.0
     rounds: int = 100
-
-
-@dataclass(frozen=True)
-class Advanced:
-    """What became of the log: "finished", "waiting" for so many seconds, or "more" to do."""
-
-    kind: str
-    stop: str = ""
-    seconds: float = 0.0
 
 
 @workflow.defn(name=WORKFLOW)
@@ -74,11 +67,11 @@ class RunLog:
                     await workflow.wait_condition(lambda: self._nudged, timeout=timedelta(seconds=done.seconds))
         return workflow.continue_as_new(args=[log, pace])
 
-    async def _advance(self, log: str, pace: Pace) -> Advanced:
-        done: Advanced = await workflow.execute_activity(
+    async def _advance(self, log: str, pace: Pace) -> AdvancedLog:
+        done: AdvancedLog = await workflow.execute_activity(
             ADVANCE,
             log,
-            result_type=Advanced,
+            result_type=AdvancedLog,
             start_to_close_timeout=timedelta(seconds=pace.stay),
             heartbeat_timeout=timedelta(seconds=pace.heartbeat),
             retry_policy=RetryPolicy(maximum_attempts=1),  # the server's own retries wait for a timer of theirs: a second more

@@ -18,6 +18,7 @@ from evener.errors import EvenerError
 from evener.harness import Harness, Thread
 from evener.mcp.naming import name_sampling
 from evener.model.seam import Askable
+from evener.observe.cost import Cost
 from evener.store.protocol import NoLog
 from evener.tools.context import ToolContext
 from evener.tools.result import Envelope, report_failure
@@ -140,16 +141,11 @@ def _read_answer(text: str) -> Fields | None:
 # What to call next, as a model without a wire.
 
 
-class _Free(msgspec.Struct, frozen=True):
-    amount: Decimal = Decimal(0)
-    exact: bool = True
-
-
 class _Said(msgspec.Struct, frozen=True):
     reply: Reply
     message: Message
     losses: tuple[Loss, ...] = ()
-    cost: _Free = _Free()
+    cost: Cost = Cost()
     seconds: float = 0.0
     first: float = 0.0
     tries: int = 1

@@ -57,9 +57,9 @@ ASK_SCHEMA = {
 }
 
 
-def make_server(harness: Harness, *, name: str = "", approve: bool = False) -> Server[object]:
-    """Return the server. `name` is its own name, and part of the name of the tool that runs the agent, `ask_name`."""
-    own = name or harness.name or "evener"
+def make_server(harness: Harness, *, approve: bool = False) -> Server[object]:
+    """Return the server. Its name is that of the harness; the tool that runs the agent is `ask_name`."""
+    own = harness.name or "evener"
     ask = f"{ASK}_{own}"
     served = {one.name: one for one in harness.tools.values() if one.name not in (READER, ask)}
 
@@ -130,15 +130,15 @@ async def _telling(context: Context) -> AsyncIterator[Callable[[Progress], None]
         sending.cancel()
 
 
-async def serve_stdio(harness: Harness, *, name: str = "", approve: bool = False) -> None:
+async def serve_stdio(harness: Harness, *, approve: bool = False) -> None:
     """Serve over standard input and output until the input ends."""
-    server = make_server(harness, name=name, approve=approve)
+    server = make_server(harness, approve=approve)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
 async def serve_http(
-    harness: Harness, *, port: int, name: str = "", approve: bool = False, ready: Callable[[str], None] = lambda _url: None
+    harness: Harness, *, port: int, approve: bool = False, ready: Callable[[str], None] = lambda _url: None
 ) -> None:
     """Serve over HTTP at /mcp on loopback, at `port`, or at a free one for 0. `ready` is called with the address.
 
@@ -147,7 +147,7 @@ async def serve_http(
     import uvicorn
 
     with open_socket(port) as listening:
-        app = make_server(harness, name=name, approve=approve).streamable_http_app(host="127.0.0.1")
+        app = make_server(harness, approve=approve).streamable_http_app(host="127.0.0.1")
         # h11 strips the white space around a header's value, as RFC 9110 wants; httptools leaves what follows it.
         config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=5, http="h11")
         ready(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")

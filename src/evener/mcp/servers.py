@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 import msgspec
@@ -214,15 +213,13 @@ class McpServers:
     def __enter__(self) -> McpServers:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> McpServers:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     # On the loop of the servers.

@@ -13,6 +13,7 @@ from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
 from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
+from evener.observe.cost import Cost
 from evener.replay.difference import compare_events
 from evener.replay.moments import hit_of
 from evener.replay.tape import Tape
@@ -28,18 +29,13 @@ from evener.transcript.transcript import Transcript
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
 
 
-class _Price(msgspec.Struct, frozen=True):
-    amount: Decimal
-    exact: bool
-
-
 class ReplayedAnswer(msgspec.Struct, frozen=True):
     """A reply of the recording, as a model gave it."""
 
     reply: Reply
     message: Message
     losses: tuple[Loss, ...]
-    cost: _Price
+    cost: Cost
     seconds: float
     first: float
     tries: int
@@ -97,7 +93,7 @@ class RecordedModel:
         notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
         reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
         answer = ReplayedAnswer(
-            reply, message, event.losses, _Price(event.cost, event.exact), event.seconds, event.first, event.tries
+            reply, message, event.losses, Cost(event.cost, event.exact), event.seconds, event.first, event.tries
         )
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 

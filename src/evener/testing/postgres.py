@@ -14,7 +14,6 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
 from evener.errors import UsageError
 
@@ -101,7 +100,7 @@ class PostgresServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

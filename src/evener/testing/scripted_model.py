@@ -8,6 +8,7 @@ import msgspec
 
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
+from evener.observe.cost import Cost
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall, check_type
 from evener.transcript.delta import Delta
@@ -21,18 +22,13 @@ Line = Reply | EvenerError | str
 Script = Sequence[Line] | Callable[[Ask], Line]
 
 
-class _Price(msgspec.Struct, frozen=True):
-    amount: Decimal = Decimal(0)
-    exact: bool = True
-
-
 class ScriptedAnswer(msgspec.Struct, frozen=True):
     """What a scripted call gave."""
 
     reply: Reply
     message: Message
     losses: tuple[Loss, ...] = ()
-    cost: _Price = _Price()
+    cost: Cost = Cost()
     seconds: float = 0.0
     first: float = 0.0
     tries: int = 1
@@ -69,7 +65,7 @@ class ScriptedModel:
             raise UsageError("A script is a list of lines, or a function. Put the text into a list.")
         self._script = script
         self._name = name
-        self._price = _Price() if price is None else _Price(price)
+        self._price = Cost() if price is None else Cost(price)
         self.asks: list[Ask] = []
 
     @property
@@ -113,7 +109,7 @@ class ScriptedModel:
 class _ScriptedStream:
     """One scripted call in flight. It gives way to others before each piece, as a real one does."""
 
-    def __init__(self, line: Line, ask: Ask, price: _Price) -> None:
+    def __init__(self, line: Line, ask: Ask, price: Cost) -> None:
         if not isinstance(line, Reply | EvenerError | str):
             raise UsageError(
                 "A line of a script is a text, a reply as in calls(ToolCall.of(...)), or an error of evener.errors; "

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from evener.errors import UsageError
 from evener.harness.harness import to_the_end
@@ -47,7 +46,7 @@ class TemporalServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end(signal.SIGTERM)
         shutil.rmtree(self._folder, ignore_errors=True)
 

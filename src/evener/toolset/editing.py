@@ -421,8 +421,8 @@ def show_diff(path: str, before: str, after: str) -> str:
     old, new = _diff_lines(before), _diff_lines(after)
     if max(len(old), len(new)) > MOST_LINES:
         return "(The file is too long to show the difference.)"
-    first = max(0, _common(old, new) - CONTEXT)
-    last = max(0, _common(old[:first:-1], new[:first:-1]) - CONTEXT)
+    first = max(0, count_same(old, new) - CONTEXT)
+    last = max(0, count_same(old[:first:-1], new[:first:-1]) - CONTEXT)
     old, new = old[first : len(old) - last], new[first : len(new) - last]
     often = Counter(new)
     popular = len(new) // 100 + 1 if len(new) >= 200 else len(new)  # difflib leaves out those that are more frequent
@@ -437,8 +437,8 @@ def show_diff(path: str, before: str, after: str) -> str:
 HUNK = re.compile(r"( [-+])(\d+)")
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines at the beginning are equal."""
+def count_same(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines, or characters, at the beginning are equal."""
     return next((number for number, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -157,10 +157,8 @@ class FileTools:
             if before is None:
                 raise self._retry(path, FileNotFoundError())
             self.folder.remove(path)
-        except FileNotFoundError as error:
+        except (PathRefused, FileNotFoundError) as error:
             raise self._retry(path, error) from None
-        except PathRefused as error:
-            raise ModelRetry(str(error)) from None
         return ToolOutput(f"Deleted {real}.", note_change(real, before, None, mode=mode))
 
     def _hides(self, path: str, entry: "os.DirEntry[str]") -> bool:

@@ -37,15 +37,8 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_FOUND, description="the most t
 class SearchTools:
     """Tools that find files and text below one root."""
 
-    def __init__(
-        self,
-        root: str | os.PathLike[str] = ".",
-        *,
-        fence: Fence | None = None,
-        ripgrep: bool = True,
-        folder: RootFolder | None = None,
-    ) -> None:
-        self.folder = folder or RootFolder(root, fence)
+    def __init__(self, root: str | os.PathLike[str] = ".", *, fence: Fence | None = None, ripgrep: bool = True) -> None:
+        self.folder = RootFolder(root, fence)
         self._ripgrep = ripgrep
 
     @property

@@ -132,11 +132,9 @@ class Conversation:
             case ev.Imported(messages=messages):
                 for place, message in enumerate(messages):
                     self._message(event, message, f"imported ({message.role})", at=f"messages/{place}/")
-            case ev.Prompted(message=message, refused=refused):
-                item = self._message(event, message, "user", at="message/")
-                item.problems = (f"A hook withheld it from the model: {refused}",) if refused else ()
-            case ev.Steered(message=message, refused=refused):
-                item = self._message(event, message, "user, while the model was busy", at="message/")
+            case ev.Prompted(message=message, refused=refused) | ev.Steered(message=message, refused=refused):
+                title = "user" if isinstance(event, ev.Prompted) else "user, while the model was busy"
+                item = self._message(event, message, title, at="message/")
                 item.problems = (f"A hook withheld it from the model: {refused}",) if refused else ()
 
     def _message(self, event: ev.Event, message: Message, title: str, *, at: str) -> TalkItem:
@@ -226,10 +224,8 @@ class Conversation:
                 self._add("context", event, title=title, status=f"about {event.saved:,} of {event.tokens:,} tokens")
             case ev.Compacted():
                 item = self._add("context", event, title="Compacted: this summary stands for what came before")
-                item.pieces, item.status = (
-                    pieces_of(event.summary.blocks, "summary/"),
-                    f"about {event.saved:,} of {event.tokens:,} tokens",
-                )
+                item.pieces = pieces_of(event.summary.blocks, "summary/")
+                item.status = f"about {event.saved:,} of {event.tokens:,} tokens"
                 item.model, item.usage, item.cost, item.exact = event.model, event.usage, str(event.cost), event.exact
             case ev.CompactionFailed(detail=detail):
                 item = self._add("context", event, title="Not compacted", pieces=[_text(detail, "detail")], status="failed")

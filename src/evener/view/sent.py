@@ -20,6 +20,7 @@ from evener.model import Model, open_model
 from evener.model.media import Media
 from evener.model.stream import prepare_request
 from evener.store.protocol import Store
+from evener.toolset.editing import count_same
 from evener.transcript.ask import Effort, State
 from evener.transcript.blocks import Origin
 from evener.transcript.loss import Loss
@@ -279,8 +280,8 @@ def compare_bodies(before: str, after: str) -> dict[str, object]:
     beginning.
     """
     ours, theirs = _lines(before), _lines(after)
-    head = _count_same(ours, theirs)
-    tail = _count_same(ours[head:][::-1], theirs[head:][::-1])
+    head = count_same(ours, theirs)
+    tail = count_same(ours[head:][::-1], theirs[head:][::-1])
     old, new = ours[head : len(ours) - tail], theirs[head : len(theirs) - tail]
     lines = [("=", line) for line in ours[max(0, head - AROUND) : head]]
     if len(old) + len(new) > SHOWN_LINES:
@@ -288,7 +289,7 @@ def compare_bodies(before: str, after: str) -> dict[str, object]:
     else:
         lines += _compare(old, new)
     lines += [("=", line) for line in ours[len(ours) - tail : len(ours) - tail + AROUND]]
-    prefix = _count_same(before, after)
+    prefix = count_same(before, after)
     return {
         "lines": lines, "same_lines": head, "lines_before": len(ours), "lines_after": len(theirs), "same_bytes": prefix,
         "bytes_before": len(before), "cut": len(old) + len(new) > SHOWN_LINES,
@@ -310,7 +311,3 @@ def _lines(body: str) -> list[str]:
         return msgspec.json.format(body, indent=1).split("\n")
     except msgspec.DecodeError:
         return body.split("\n")
-
-
-def _count_same(one: Sequence[str], other: Sequence[str]) -> int:
-    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -569,12 +569,12 @@ async def _static(request: Request) -> Response:
 # Serving.
 
 
-async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None], *, token: str = "") -> None:
+async def serve(viewer: Viewer, listening: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve until `viewer.closing` is set, or until interrupted.
 
     `ready` is called with the address, which contains the token.
     """
-    token = token or secrets.token_urlsafe(24)
+    token = secrets.token_urlsafe(24)
     port = listening.getsockname()[1]
     app = viewer.app(token=token, port=port)
     config = uvicorn.Config(

@@ -128,9 +128,10 @@ async def _model(front: CommandTarget, words: str) -> None:
 
 
 async def _models(front: CommandTarget, words: str) -> None:
-    from evener.cli.commands.models import known_models
+    from evener.cli.commands.models import find_models
 
-    names = [name for name in known_models(load_config(environ=os.environ)) if all(word in name for word in words.split())]
+    known = find_models(load_config(environ=os.environ))
+    names = [one.name for one in known if all(word in one.name for word in words.split())]
     if not names:
         raise UsageError(f"No model that is known here contains {words!r}. `evener models` lists them; /model takes any name.")
     chosen = await front.pick("Which model? ", names)

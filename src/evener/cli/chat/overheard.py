@@ -21,8 +21,8 @@ HELD = 64 * 1024
 class Overheard:
     """Captured output. `told` is called, from another thread, when there is something to `take`."""
 
-    def __init__(self, told: Callable[[], object] = lambda: None) -> None:
-        self.told = told
+    def __init__(self) -> None:
+        self.told: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
         self._before: list[int] = []
         self._lines: list[str] = []

@@ -4,7 +4,6 @@ After a resize everything visible is printed again, because terminals differ in 
 """
 
 import os
-import re
 from collections import deque
 from contextlib import suppress
 from typing import TextIO
@@ -20,11 +19,12 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
+from evener.cli.terminal import COLOURS
+
 REMEMBERED = 500
 """Parts that are kept for printing them again."""
 NARROWEST = 8
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LOOKS = Theme(
     {
         "markdown.h1": "bold underline",

@@ -138,7 +138,6 @@ class Session:
         max_cost: str = "",
         again: Sequence[str] = (),
         chosen: bool = False,
-        folder: Path | None = None,
         outside: Outside = NOTHING,
         verbose: bool = False,
     ) -> None:
@@ -149,7 +148,7 @@ class Session:
         self._again = tuple(again)
         self._chosen = chosen
         self._known: set[tuple[str, str, str]] = set()
-        self.folder = folder or Path.cwd()
+        self.folder = Path.cwd()
         self.verbose = verbose
         self.tally = Tally()
         self._measure()

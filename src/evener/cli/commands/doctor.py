@@ -15,7 +15,7 @@ import msgspec
 
 from evener import __version__
 from evener.cli.commands.models import is_local
-from evener.cli.terminal import Style, clean, count, print_json, style_text
+from evener.cli.terminal import Style, clean, count, paint, print_json
 from evener.errors import EvenerError, UsageError
 from evener.providers.config import Config, load_config
 from evener.providers.keys import Key, account_headers, account_values, check_secret, find_key, key_file, read_keys, require_key
@@ -235,7 +235,7 @@ def run(*, offline: bool, as_json: bool, thread: str = "", store: str = "") -> i
     if as_json:
         print_json(found)
     else:
-        _print(found, environ)
+        _print(found)
     return int(any(finding.state == "problem" for finding in found))
 
 
@@ -280,9 +280,9 @@ async def reach(address: str, users: list[Provider], *, transport: Transport) ->
     return CheckFinding(about, "ok", f"{address} answers")
 
 
-def _print(found: Iterable[CheckFinding], environ: Mapping[str, str]) -> None:
+def _print(found: Iterable[CheckFinding]) -> None:
     for finding in found:
-        mark = style_text(finding.state.ljust(8), COLOURS[finding.state], stream=sys.stdout, environ=environ)
+        mark = paint(finding.state.ljust(8), COLOURS[finding.state])
         print(f"{mark}{clean(finding.about)}: {clean(finding.text)}")
         if finding.fix:
             print(f"        fix: {clean(finding.fix)}")

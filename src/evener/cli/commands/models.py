@@ -81,7 +81,8 @@ def run(words: tuple[str, ...], provider: str, *, providers: bool, as_json: bool
     config = load_config(environ=environ)
     if not provider and not providers:
         return _list_models(config, words, as_json=as_json)
-    found = entries(config, environ=environ, file=key_file(environ))
+    file = key_file(environ)
+    found = [_entry(row, environ=environ, file=file) for row in config.rows.providers]
     if provider:
         name = config.rows.provider(provider).name
         found = [_add_models(entry, config) for entry in found if entry.name == name]
@@ -92,16 +93,6 @@ def run(words: tuple[str, ...], provider: str, *, providers: bool, as_json: bool
     else:
         _print_all(found)
     return 0
-
-
-def entries(config: Config, *, environ: Mapping[str, str], file: Path | None) -> list[ModelEntry]:
-    """Return all providers, in the order of the files."""
-    return [_entry(row, environ=environ, file=file) for row in config.rows.providers]
-
-
-def known_models(config: Config) -> list[str]:
-    """Return the names of all models that are known; those that can be used at once come first."""
-    return [one.name for one in find_models(config)]
 
 
 def find_models(config: Config) -> list[KnownModel]:

@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import urlsplit
 
@@ -85,9 +84,7 @@ class BrowserComputer:
     async def __aenter__(self) -> "BrowserComputer":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

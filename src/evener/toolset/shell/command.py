@@ -44,8 +44,7 @@ class CommandEnd(msgspec.Struct, frozen=True):
 class _Tape:
     """Keeps the beginning and the end of what is printed."""
 
-    def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
-        self._most_head, self._most_tail = head, tail
+    def __init__(self) -> None:
         self._head, self._tail = bytearray(), bytearray()
         self._total = 0
         self._lock = threading.Lock()
@@ -53,15 +52,15 @@ class _Tape:
     def add(self, piece: bytes) -> None:
         with self._lock:
             self._total += len(piece)
-            room = self._most_head - len(self._head)
+            room = HEAD - len(self._head)
             self._head += piece[: max(0, room)]
             self._tail += piece[max(0, room) :]
-            if len(self._tail) > 2 * self._most_tail:
-                del self._tail[: -self._most_tail]
+            if len(self._tail) > 2 * TAIL:
+                del self._tail[:-TAIL]
 
     def text(self) -> str:
         with self._lock:
-            tail = bytes(self._tail[-self._most_tail :])
+            tail = bytes(self._tail[-TAIL:])
             left_out = self._total - len(self._head) - len(tail)
             head = bytes(self._head)
         if not left_out:

@@ -72,11 +72,11 @@ def format_cost(cost: Decimal, *, exact: bool) -> str:
     return f"{'' if exact else '>='}${amount}"
 
 
-def format_log(events: Sequence[ev.Event], *, first: int = 1) -> Iterator[str]:
+def format_log(events: Sequence[ev.Event]) -> Iterator[str]:
     """Yield the events as lines, each with its number. Events without anything to read are left out."""
     names: dict[str, str] = {}
     asked = ""
-    for number, event in enumerate(events, first):
+    for number, event in enumerate(events, 1):
         match event:
             case ev.ModelCalled(model=model):
                 asked = model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from evener.cli.glance import format_age, glance, group_by_thread
 from evener.cli.names import find_log, match_id
 from evener.cli.stores import open_store, same_store, with_store
-from evener.cli.terminal import count, escape_json, flatten, print_json, say, style_text
+from evener.cli.terminal import count, escape_json, flatten, paint, print_json, say
 from evener.errors import EvenerError, StoreError, UsageError
 from evener.store.protocol import Finding, Store, Summary
 from evener.store.retention import Reason, Spared, keep
@@ -286,8 +286,6 @@ async def _list_branches(store: Store, log: str) -> list[str]:
 
 
 def _format_finding(one: Finding) -> str:
-    mark = style_text(
-        "damage" if one.damage else "note", "red" if one.damage else "yellow", stream=sys.stdout, environ=os.environ
-    )
+    mark = paint("damage", "red") if one.damage else paint("note", "yellow")
     where = f"{flatten(one.log)} event {one.seq}: " if one.seq else f"{flatten(one.log)}: " if one.log else ""
     return f"{mark}  {where}{flatten(one.what)}"
