@@ -2,6 +2,8 @@
 
 Each client runs in an environment of its own against one server process. The column of ours is `HttpTransport`, deadlines,
 caps and typed errors included. The floor is asyncio and httptools with none of that: no pool, no deadlines, no limits.
+
+`compare` measures ours alone, in an older revision and in this tree, each with its own driver, against the server of this tree.
 """
 
 import json
@@ -16,9 +18,10 @@ import msgspec
 
 from bench.client_server import DELTA
 from bench.peers import Missing, Peer, environment
-from bench.table import Figure
+from bench.revision import BEFORE, NOW, Side, sides_of
+from bench.table import Figure, stand_beside
 
-__all__ = ["CLIENTS", "figures"]
+__all__ = ["CLIENTS", "compare", "figures"]
 
 CLIENTS = (
     Peer("", "aiohttp", "3.14.5"),
@@ -34,6 +37,7 @@ MODULES = {
 BARS = {("aiohttp", "request, plain"): 2.0, ("aiohttp", "request, TLS"): 2.0}
 REQUESTS = 100
 SECONDS = 300
+OURS = "evener"
 DRIVER = Path(__file__).with_name("client_driver.py")
 SERVER = Path(__file__).with_name("client_server.py")
 IMPORT = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
@@ -46,14 +50,41 @@ class Server(msgspec.Struct, frozen=True):
     authority: Path
 
 
+class Size(msgspec.Struct, frozen=True):
+    """How much a process measures."""
+
+    deltas: int
+    requests: int
+    passes: int
+
+
 def figures(deltas: int, passes: int) -> list[Figure]:
     """Ours against every client."""
     with TemporaryDirectory(prefix="evener-clients-") as folder, _server(Path(folder)) as server:
-        ours = _measured("evener", Path(sys.executable), server, (deltas, passes))
-        return [figure for client in CLIENTS for figure in _figures(client, ours, server, (deltas, passes))]
+        size = Size(deltas, REQUESTS if passes > 1 else 1, passes)
+        ours = _measured(OURS, Path(sys.executable), server, size)
+        return [figure for client in CLIENTS for figure in _figures(client, ours, server, size)]
 
 
-def _figures(client: Peer, ours: Mapping[str, float], server: Server, size: tuple[int, int]) -> list[Figure]:
+def compare(deltas: int, passes: int, before: str) -> list[Figure]:
+    """Return our figures in an older revision and in this tree. Each pass is a new process, so that the trees take turns."""
+    size = Size(deltas, REQUESTS if passes > 1 else 1, 1)
+    with sides_of(before) as sides, TemporaryDirectory(prefix="evener-clients-") as folder, _server(Path(folder)) as server:
+        try:
+            runs = [
+                {name: _measured(OURS, Path(sys.executable), server, size, side) for name, side in sides.items()}
+                for _ in range(passes)
+            ]
+        except Missing as why:
+            raise SystemExit(f"bench: our client could not be measured in both trees: {why}") from None
+    then, now = (
+        [Figure(what, min(run[name][what] for run in runs), unit=_unit(what)) for what in runs[0][NOW]]
+        for name in (BEFORE, NOW)
+    )
+    return stand_beside(then, now)
+
+
+def _figures(client: Peer, ours: Mapping[str, float], server: Server, size: Size) -> list[Figure]:
     name = f"{client.package} {client.version}"
     try:
         theirs = _measured(client.package, environment(client), server, size)
@@ -69,26 +100,27 @@ def _unit(what: str) -> str:
     return {"import": "ms", "peak memory": "MB"}.get(what, "us")
 
 
-def _measured(client: str, python: Path, server: Server, size: tuple[int, int]) -> dict[str, float]:
-    deltas, passes = size
+def _measured(client: str, python: Path, server: Server, size: Size, side: Side | None = None) -> dict[str, float]:
+    """Return what a client costs. With `side` it is ours, in that tree, measured by its driver."""
+    driver, variables = (side.tree / "bench" / DRIVER.name, side.variables) if side else (DRIVER, None)
     order = {
         "client": client,
         "authority": str(server.authority),
         "bases": server.bases,
-        "deltas": max(deltas, 20),
+        "deltas": max(size.deltas, 20),
         "delta_bytes": len(DELTA),
-        "requests": REQUESTS if passes > 1 else 1,
-        "passes": passes,
+        "requests": size.requests,
+        "passes": size.passes,
     }
-    said: dict[str, float] = json.loads(_run(python, DRIVER, told=json.dumps(order)))
+    said: dict[str, float] = json.loads(_run(python, driver, told=json.dumps(order), variables=variables))
     code = IMPORT.format(MODULES.get(client, f"asyncio, {client}"))
-    said["import"] = min(float(_run(python, "-c", code)) for _ in range(min(passes, 5))) * 1e3
+    said["import"] = min(float(_run(python, "-c", code, variables=variables)) for _ in range(min(size.passes, 5))) * 1e3
     return said
 
 
-def _run(*command: Path | str, told: str = "") -> str:
+def _run(*command: Path | str, told: str = "", variables: Mapping[str, str] | None = None) -> str:
     try:
-        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=SECONDS, env=variables)
     except subprocess.TimeoutExpired:
         raise Missing(f"it took more than {SECONDS} seconds") from None
     if done.returncode:
