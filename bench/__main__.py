@@ -83,7 +83,7 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
 }
 BESIDE: dict[str, Callable[[Scale, str], list[Figure]]] = {
     "agents": lambda scale, before: agents.compare(agents.QUICK if scale == QUICK else agents.USUAL, before),
-    "clients": lambda scale, before: clients.compare(scale.deltas, min(scale.passes, 7), before),
+    "clients": lambda scale, before: clients.compare(scale.deltas, scale.passes, before),
 }
 """Figures of ours alone, in an older revision and in this tree: with `--before`."""
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {

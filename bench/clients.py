@@ -40,6 +40,16 @@ SECONDS = 300
 OURS = "evener"
 DRIVER = Path(__file__).with_name("client_driver.py")
 SERVER = Path(__file__).with_name("client_server.py")
+DRIVEN = """
+import resource, runpy, sys
+runpy.run_path(sys.argv[1], run_name="__main__")
+try:
+    with open("/proc/self/status") as file:
+        print(next(line.split()[1] for line in file if line.startswith("VmHWM:")))
+except OSError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+"""A driver, and then the most kilobytes of its process. On Linux `ru_maxrss` is at least what its parent had when it began."""
 IMPORT = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
 
 
@@ -112,7 +122,9 @@ def _measured(client: str, python: Path, server: Server, size: Size, side: Side 
         "requests": size.requests,
         "passes": size.passes,
     }
-    said: dict[str, float] = json.loads(_run(python, driver, told=json.dumps(order), variables=variables))
+    line, peak = _run(python, "-c", DRIVEN, driver, told=json.dumps(order), variables=variables).splitlines()
+    said: dict[str, float] = json.loads(line)
+    said["peak memory"] = int(peak) / 1024
     code = IMPORT.format(MODULES.get(client, f"asyncio, {client}"))
     said["import"] = min(float(_run(python, "-c", code, variables=variables)) for _ in range(min(size.passes, 5))) * 1e3
     return said
