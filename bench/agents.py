@@ -210,15 +210,18 @@ class _Plan:
         named = f"turn of a {CALLS}-call loop"
         for wire in WIRES:
             yield (f"{named}, {wire}", [Order(who, "loop-write", wire, self.tools)], _alone(CALLS + 1, count=CALLS))
-        yield (f"{named}, a tool that reads", [Order(who, "loop", ANTHROPIC, self.tools)], _alone(CALLS + 1, count=CALLS))
-        for what, tool in (("disk-write", ""), ("disk", ", a tool that reads")):
-            order = Order(who, what, ANTHROPIC, self.tools)
-            yield (f"{named} on SQLite{tool}", [order], _alone(CALLS + 1, count=CALLS))
-            yield (f"{named} on SQLite{tool}, wall", [order], _alone(CALLS + 1, "wall", count=CALLS))
+        yield from self._durable(who, "disk-write", f"{named} on SQLite")
         for size in self.scale.history:
             order = Order(who, f"turn-{size}", ANTHROPIC, self.short, FEW)
             yield (f"turn after {size:,} messages", [order], _alone(1, count=size))
         yield from self._growth(who)
+        yield (f"{named}, a tool that reads", [Order(who, "loop", ANTHROPIC, self.tools)], _alone(CALLS + 1, count=CALLS))
+        yield from self._durable(who, "disk", f"{named} on SQLite, a tool that reads")
+
+    def _durable(self, who: str, what: str, name: str) -> Iterator["Row"]:
+        order = Order(who, what, ANTHROPIC, self.tools)
+        yield (name, [order], _alone(CALLS + 1, count=CALLS))
+        yield (f"{name}, wall", [order], _alone(CALLS + 1, "wall", count=CALLS))
 
     def _rows(self) -> Iterator["Row"]:
         yield from self._streaming()
