@@ -54,8 +54,9 @@ from bench import (
     viewer_hostile,
     windows,
 )
+from bench.agent_speech import WIRES
 from bench.revision import FIRST
-from bench.table import Figure, failed, printed
+from bench.table import Figure, failed, printed, printed_beside
 
 __all__ = ["main"]
 
@@ -80,6 +81,11 @@ FIGURES: dict[str, Callable[[Scale], list[Figure]]] = {
     "agents": lambda scale: agents.figures(agents.QUICK if scale == QUICK else agents.USUAL),
     "peers": lambda scale: peers.figures(peers.PEERS, scale.deltas // 2, min(scale.passes, 7)),
 }
+BESIDE: dict[str, Callable[[Scale, str], list[Figure]]] = {
+    "agents": lambda scale, before: agents.compare(agents.QUICK if scale == QUICK else agents.USUAL, before),
+    "clients": lambda scale, before: clients.compare(scale.deltas, scale.passes, before),
+}
+"""Figures of ours alone, in an older revision and in this tree: with `--before`."""
 COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "caching": lambda chosen, seed: caching.main(seed, chosen.runs),
     "control": lambda chosen, seed: control.main(chosen.races, chosen.paused, chosen.schedules, seed=seed),
@@ -93,7 +99,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, int], int]] = {
     "fronts": lambda _chosen, _: fronts.main(),
     "fuzz": lambda chosen, seed: fuzz.main(chosen.seconds, seed, chosen.replay),
     "hops": lambda chosen, _: hops.main(chosen.histories, chosen.walks or 40),
-    "instructions": lambda chosen, _: instructions.main(before=chosen.before),
+    "instructions": lambda chosen, _: instructions.main(chosen.wires, chosen.before),
     "kills": lambda chosen, seed: kills.main(chosen.kills, seed, pauses=chosen.pauses),
     "mlflow": lambda _chosen, _: tracing.mlflow(),
     "loading": lambda chosen, _: loading.main(chosen.before or FIRST),
@@ -135,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="all",
         help="all: decode, encode, imports",
     )
-    parser.add_argument("--before", default="", help="instructions, loading: a revision to stand beside this tree")
+    parser.add_argument("--before", default="", help="agents, clients, instructions, loading: a revision to compare with")
+    parser.add_argument("--wires", type=_wires, default=WIRES, help="instructions: these wires only, with commas between")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, the figures mean nothing")
     parser.add_argument("--seconds", type=float, default=60.0, help="fuzz, framing: how long")
@@ -171,13 +178,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return COMMANDS[chosen.what](chosen, SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed)
     names = USUALLY if chosen.what == "all" else (chosen.what,)
     scale = QUICK if chosen.quick else USUAL
-    figures = [figure for name in names for figure in FIGURES[name](scale)]
-    print(printed(figures, {"agents": "other", "clients": "client", "peers": "peer"}.get(chosen.what, "floor")))
+    if chosen.before and chosen.what in BESIDE:
+        figures = BESIDE[chosen.what](scale, chosen.before)
+        print(printed_beside(figures, chosen.before))
+    else:
+        figures = [figure for name in names for figure in FIGURES[name](scale)]
+        print(printed(figures, {"agents": "other", "clients": "client", "peers": "peer"}.get(chosen.what, "floor")))
     missed = failed(figures)
     barred = sum(bool(figure.bar) for figure in figures)
     if barred:
         print(f"{barred - len(missed)} of {barred} bars met")
     return 1 if missed and chosen.strict else 0
+
+
+def _wires(text: str) -> tuple[str, ...]:
+    wires = tuple(text.split(","))
+    if unknown := set(wires) - set(WIRES):
+        raise argparse.ArgumentTypeError(f"no wire is called {min(unknown)!r}; there are {', '.join(WIRES)}")
+    return wires
 
 
 if __name__ == "__main__":

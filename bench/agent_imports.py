@@ -11,9 +11,10 @@ from sys import executable
 
 import msgspec
 
+from bench.revision import Side
 from bench.table import Figure
 
-__all__ = ["import_figures"]
+__all__ = ["import_figures", "own_figures"]
 
 OURS = "evener"
 IMPORTS = {
@@ -78,6 +79,19 @@ def import_figures(pythons: Mapping[str, Path], base: str, passes: int) -> list[
     return found
 
 
+def own_figures(sides: Mapping[str, Side], base: str, passes: int) -> dict[str, list[Figure]]:
+    """Return what our first answer costs in each of these trees. `bench.loading` has the import alone."""
+    code, python = FIRST.format(base=base), Path(executable)
+    runs = [{name: _probe(python, code, side.variables) for name, side in sides.items()} for _ in range(passes)]
+    return {
+        name: [
+            Figure("first answer, CPU", min(run[name].cpu for run in runs), unit="ms"),
+            Figure("first answer, memory", min(run[name].memory for run in runs), unit="MB"),
+        ]
+        for name in sides
+    }
+
+
 def _theirs(name: str, base: str) -> str:
     wire = "openai_responses" if name == "openai" else "anthropic_messages"
     return THEIRS.format(folder=str(Path(__file__).parent), name=name, wire=wire, base=base)
@@ -88,8 +102,8 @@ def _costs(codes: Mapping[str, str], pythons: Mapping[str, Path], passes: int) -
     return {name: Cost(min(run[name].cpu for run in runs), min(run[name].memory for run in runs)) for name in pythons}
 
 
-def _probe(python: Path, code: str) -> Cost:
+def _probe(python: Path, code: str, variables: Mapping[str, str] | None = None) -> Cost:
     command = [str(python), "-W", "ignore", "-c", PROBE.format(code=code)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=variables)
     cpu, memory = done.stdout.split()
     return Cost(float(cpu) * 1e3, float(memory) / 1e6)

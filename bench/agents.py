@@ -2,23 +2,30 @@
 
 Each library runs in an environment and a process of its own; all are measured in turns, pass by pass, and the least CPU counts:
 what else runs on the machine then hurts all of them alike. Wall time is beside it where a disk is waited for.
+
+`compare` measures us alone, in an older revision and in this tree, each with its own driver, against the server of this tree.
+The session of aiohttp, which is the same in both, shows the noise: its ratio should be 1. Traces are on by default and part of
+our figures; `EVENER_TRACES=off` measures both trees without them.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import msgspec
 
-from bench.agent_imports import import_figures
+from bench.agent_imports import import_figures, own_figures
 from bench.agent_speech import ARGUMENT, RESULT, TOOL, WIRES
 from bench.peers import Missing, Peer, environment
-from bench.table import Figure
+from bench.revision import BEFORE, NOW, Side, sides_of
+from bench.table import Figure, stand_beside
 
 __all__ = [
     "AGENTS",
@@ -31,6 +38,7 @@ __all__ = [
     "Order",
     "Said",
     "Scale",
+    "compare",
     "drive",
     "figures",
     "serve",
@@ -60,6 +68,9 @@ PER_MESSAGE = 1.5
 """Microseconds that a turn may cost more for each message of history."""
 FEW = 5
 """Deltas of a short answer."""
+OURSELVES = (sys.executable, "-W", "ignore", "-m", "bench.agent_ours")
+ONE_TOOL = {"loop-write": "loop", "disk-write": "disk", "loop": "loop-read", "disk": "disk-read"}
+"""Actions by the names of an older driver: its only tool has no effect class, which means one that writes. None reads."""
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -112,8 +123,7 @@ def figures(scale: Scale, agents: Mapping[str, Peer] = AGENTS) -> list[Figure]:
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="evener-agents-"))
         base = stack.enter_context(serve())
-        ours = [sys.executable, "-W", "ignore", "-m", "bench.agent_ours"]
-        drivers = {OURS: stack.enter_context(drive(ours, ROOT, base))}
+        drivers = {OURS: stack.enter_context(drive(OURSELVES, ROOT, base))}
         for name, python in pythons.items():
             command = [str(python), "-W", "ignore", str(DRIVER), name, TOOL, ABOUT, ARGUMENT, RESULT]
             drivers[name] = stack.enter_context(drive(command, Path(folder), base))
@@ -121,6 +131,20 @@ def figures(scale: Scale, agents: Mapping[str, Peer] = AGENTS) -> list[Figure]:
         found = _measured(plan.orders(), drivers, scale.passes)
         imports = import_figures(pythons, f"{base}/{plan.short}", min(scale.passes, 5))
     return [*missing, *plan.figures(found), *imports]
+
+
+def compare(scale: Scale, before: str) -> list[Figure]:
+    """Return every figure of ours in an older revision and in this tree, measured in turns."""
+    plan = _Plan(scale, ())
+    with sides_of(before) as sides, serve() as base, ExitStack() as stack:
+        drivers = {name: stack.enter_context(_drive_side(side, base)) for name, side in sides.items()}
+        rows = {name: list(plan.own(name)) for name in sides}
+        orders = [[order for _, orders, _ in each for order in orders] for each in rows.values()]
+        turns = [order for both in zip(*orders, strict=True) for order in both]
+        found = _measured(list(dict.fromkeys(turns)), drivers, scale.passes)
+        imports = own_figures(sides, f"{base}/{plan.short}", min(scale.passes, 5))
+    then, now = ([*_figures(rows[name], found), *imports[name]] for name in (BEFORE, NOW))
+    return stand_beside(then, now)
 
 
 def _environments(agents: Mapping[str, Peer]) -> tuple[dict[str, Path], list[Figure]]:
@@ -134,17 +158,20 @@ def _environments(agents: Mapping[str, Peer]) -> tuple[dict[str, Path], list[Fig
 
 
 def _measured(orders: Sequence[Order], drivers: Mapping[str, Driven], passes: int) -> dict[Order, Said]:
-    """The least of each, taken in turns."""
-    best: dict[Order, Said] = {}
+    """The least of each, taken in turns. Of paced answers the median: on a busy machine some of their deltas come together."""
+    found: dict[Order, list[Said]] = {order: [] for order in orders}
     for number in range(passes):
         for order in orders:
-            if order.passes and number >= order.passes:
-                continue
-            said, known = drivers[order.who](order), best.get(order)
-            if known is not None:
-                said = msgspec.structs.replace(said, cpu=min(said.cpu, known.cpu), wall=min(said.wall, known.wall))
-            best[order] = said
-    return best
+            if not order.passes or number < order.passes:
+                found[order].append(drivers[order.who](order))
+    return {order: _sum_up(said, median if order.script.endswith("-paced") else min) for order, said in found.items()}
+
+
+def _sum_up(said: Sequence[Said], choose: Callable[[Iterable[float]], float]) -> Said:
+    """Return the last, with times chosen from all; or one that failed."""
+    failed = next((one for one in said if one.error), None)
+    cpu, wall = choose([one.cpu for one in said]), choose([one.wall for one in said])
+    return failed or msgspec.structs.replace(said[-1], cpu=cpu, wall=wall)
 
 
 # Which figure is made of which orders.
@@ -167,13 +194,40 @@ class _Plan:
 
     def figures(self, found: Found) -> list[Figure]:
         """The table."""
-        return [_figure(name, [found[order] for order in orders], make) for name, orders, make in self._rows()]
+        return _figures(self._rows(), found)
+
+    def own(self, who: str) -> Iterator["Row"]:
+        """Yield the figures of one of our drivers by itself."""
+        deltas, paced, requests = self.scale.deltas, self.scale.paced, self.scale.requests
+        for wire in WIRES:
+            yield (f"request, {wire}", [Order(who, "text", wire, self.short, requests)], _alone(1, count=FEW))
+            yield (f"paced delta, {wire}", [Order(who, "text", wire, self.paced)], _alone(paced, count=paced))
+            yield (f"burst delta, {wire}", [Order(who, "text", wire, self.burst)], _alone(deltas, count=deltas))
+        for client, name in CLIENTS.items():
+            yield (f"request, {name} alone", [Order(who, f"bare-{client}", ANTHROPIC, self.short, requests)], _alone(1))
+            typed = Order(who, f"{client}-typed", ANTHROPIC, self.paced)
+            yield (f"paced delta, {name}, splitting, parsing", [typed], _alone(paced))
+        named = f"turn of a {CALLS}-call loop"
+        for wire in WIRES:
+            yield (f"{named}, {wire}", [Order(who, "loop-write", wire, self.tools)], _alone(CALLS + 1, count=CALLS))
+        yield from self._durable(who, "disk-write", f"{named} on SQLite")
+        for size in self.scale.history:
+            order = Order(who, f"turn-{size}", ANTHROPIC, self.short, FEW)
+            yield (f"turn after {size:,} messages", [order], _alone(1, count=size))
+        yield from self._growth(who)
+        yield (f"{named}, a tool that reads", [Order(who, "loop", ANTHROPIC, self.tools)], _alone(CALLS + 1, count=CALLS))
+        yield from self._durable(who, "disk", f"{named} on SQLite, a tool that reads")
+
+    def _durable(self, who: str, what: str, name: str) -> Iterator["Row"]:
+        order = Order(who, what, ANTHROPIC, self.tools)
+        yield (name, [order], _alone(CALLS + 1, count=CALLS))
+        yield (f"{name}, wall", [order], _alone(CALLS + 1, "wall", count=CALLS))
 
     def _rows(self) -> Iterator["Row"]:
         yield from self._streaming()
         yield from self._requests()
         yield from self._loops()
-        yield from self._growth()
+        yield from self._growth(OURS)
         yield from self._disk()
 
     def _streaming(self) -> Iterator["Row"]:
@@ -208,14 +262,14 @@ class _Plan:
                 orders = [Order(who, "loop", wire, self.tools) for who in (OURS, peer)]
                 yield (f"turn of a {CALLS}-call loop, {wire}, {peer}", orders, _ratio(CALLS + 1, least=bar, count=CALLS))
 
-    def _growth(self) -> Iterator["Row"]:
+    def _growth(self, who: str) -> Iterator["Row"]:
         small, large = self.scale.history
-        orders = [Order(OURS, f"turn-{size}", ANTHROPIC, self.short, FEW) for size in (small, large)]
+        orders = [Order(who, f"turn-{size}", ANTHROPIC, self.short, FEW) for size in (small, large)]
         yield (f"growth a message, {small} to {large:,}", orders, _growth(large - small))
         few, many = self.scale.fragments
         for wire in (ANTHROPIC, CHAT, RESPONSES):
             orders = [
-                Order(OURS, "text", wire, f"1-{FEW}-{size}-burst", times) for size, times in ((1, 10), (few, 3), (many, 1))
+                Order(who, "text", wire, f"1-{FEW}-{size}-burst", times) for size, times in ((1, 10), (few, 3), (many, 1))
             ]
             yield (f"argument fragment, {wire}, {many:,} beside {few}", orders, _fragments(few, many))
 
@@ -234,6 +288,10 @@ class _Plan:
 
 
 Row = tuple[str, list[Order], Callable[[str, Sequence[Said]], Figure]]
+
+
+def _figures(rows: Iterable[Row], found: Found) -> list[Figure]:
+    return [_figure(name, [found[order] for order in orders], make) for name, orders, make in rows]
 
 
 def _figure(name: str, said: Sequence[Said], make: Callable[[str, Sequence[Said]], Figure]) -> Figure:
@@ -262,6 +320,19 @@ def _ratio(
             return Figure(name, most=most, least=least, note=f"not measured: {counted} of {count} were seen")
         ours, other = (one.cpu / parts * 1e6 for one in said)
         return Figure(name, ours, other, most=most, least=least, note=note)
+
+    return make
+
+
+def _alone(parts: int, time: str = "cpu", *, count: int = 0) -> Callable[[str, Sequence[Said]], Figure]:
+    """Make a figure of one order, for each of so many parts: its `cpu` or its `wall` time."""
+    of = attrgetter(time)
+
+    def make(name: str, said: Sequence[Said]) -> Figure:
+        (one,) = said
+        if one.count < count:
+            return Figure(name, note=f"not measured: {one.count} of {count} were seen")
+        return Figure(name, of(one) / parts * 1e6)
 
     return make
 
@@ -317,21 +388,34 @@ def serve() -> Iterator[str]:
 
 
 @contextmanager
-def drive(command: Sequence[str], folder: Path, base: str) -> Iterator[Driven]:
+def drive(command: Sequence[str], folder: Path, base: str, variables: Mapping[str, str] | None = None) -> Iterator[Driven]:
     """One library in its own process, for as long as it is needed."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder, env=variables) as process:
         told, heard = process.stdin, process.stdout
         assert told is not None
         assert heard is not None
 
         def obey(order: Order) -> Said:
             said = {"what": order.what, "wire": order.wire, "base": f"{base}/{order.script}", "times": order.times}
-            told.write(json.dumps(said) + "\n")
-            told.flush()
+            with suppress(BrokenPipeError):  # it has ended, so there is no line
+                told.write(json.dumps(said) + "\n")
+                told.flush()
             line = heard.readline()
             return msgspec.json.decode(line, type=Said) if line else Said(error=f"{order.who} ended")
 
         try:
             yield obey
         finally:
-            told.close()
+            with suppress(BrokenPipeError):
+                told.close()
+
+
+@contextmanager
+def _drive_side(side: Side, base: str) -> Iterator[Driven]:
+    """Start our driver of a tree. One with a single tool is asked by its own names of the actions."""
+    with drive(OURSELVES, side.tree, base, side.variables) as driven:
+        if '"disk-write"' in (side.tree / "bench" / "agent_ours.py").read_text():
+            yield driven
+        else:
+            yield lambda order: driven(msgspec.structs.replace(order, what=ONE_TOOL.get(order.what, order.what)))

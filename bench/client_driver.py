@@ -6,7 +6,6 @@ Uses the standard library and the client only. Reads one line of JSON from stand
 import asyncio
 import gc
 import json
-import resource
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
@@ -175,7 +174,6 @@ async def measured(order: dict[str, Any]) -> dict[str, float]:
         said[f"request, {where}"] = whole * 1e6
         said[f"burst delta, {where}"] = max(burst - head, 1e-9) / (many - 1) * 1e6
         said[f"paced delta, {where}"] = max(paced - head, 1e-9) / (few - 1) * 1e6
-    said["peak memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return said
 
 

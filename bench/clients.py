@@ -2,23 +2,27 @@
 
 Each client runs in an environment of its own against one server process. The column of ours is `HttpTransport`, deadlines,
 caps and typed errors included. The floor is asyncio and httptools with none of that: no pool, no deadlines, no limits.
+
+`compare` measures ours alone, in an older revision and in this tree, each with its own driver, against the server of this tree.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 import msgspec
 
 from bench.client_server import DELTA
 from bench.peers import Missing, Peer, environment
-from bench.table import Figure
+from bench.revision import BEFORE, NOW, Side, sides_of
+from bench.table import Figure, stand_beside
 
-__all__ = ["CLIENTS", "figures"]
+__all__ = ["CLIENTS", "compare", "figures"]
 
 CLIENTS = (
     Peer("", "aiohttp", "3.14.5"),
@@ -34,8 +38,19 @@ MODULES = {
 BARS = {("aiohttp", "request, plain"): 2.0, ("aiohttp", "request, TLS"): 2.0}
 REQUESTS = 100
 SECONDS = 300
+OURS = "evener"
 DRIVER = Path(__file__).with_name("client_driver.py")
 SERVER = Path(__file__).with_name("client_server.py")
+DRIVEN = """
+import resource, runpy, sys
+runpy.run_path(sys.argv[1], run_name="__main__")
+try:
+    with open("/proc/self/status") as file:
+        print(next(line.split()[1] for line in file if line.startswith("VmHWM:")))
+except OSError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+"""A driver, and then the most kilobytes of its process. On Linux `ru_maxrss` is at least what its parent had when it began."""
 IMPORT = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
 
 
@@ -46,14 +61,41 @@ class Server(msgspec.Struct, frozen=True):
     authority: Path
 
 
+class Size(msgspec.Struct, frozen=True):
+    """How much a process measures."""
+
+    deltas: int
+    requests: int
+    passes: int
+
+
 def figures(deltas: int, passes: int) -> list[Figure]:
     """Ours against every client."""
     with TemporaryDirectory(prefix="evener-clients-") as folder, _server(Path(folder)) as server:
-        ours = _measured("evener", Path(sys.executable), server, (deltas, passes))
-        return [figure for client in CLIENTS for figure in _figures(client, ours, server, (deltas, passes))]
+        size = Size(deltas, REQUESTS if passes > 1 else 1, passes)
+        ours = _measured(OURS, Path(sys.executable), server, size)
+        return [figure for client in CLIENTS for figure in _figures(client, ours, server, size)]
 
 
-def _figures(client: Peer, ours: Mapping[str, float], server: Server, size: tuple[int, int]) -> list[Figure]:
+def compare(deltas: int, passes: int, before: str) -> list[Figure]:
+    """Return our figures in an older revision and in this tree. Each pass is a new process, so that the trees take turns."""
+    size = Size(deltas, REQUESTS if passes > 1 else 1, 1)
+    with sides_of(before) as sides, TemporaryDirectory(prefix="evener-clients-") as folder, _server(Path(folder)) as server:
+        try:
+            runs = [
+                {name: _measured(OURS, Path(sys.executable), server, size, side) for name, side in sides.items()}
+                for _ in range(passes)
+            ]
+        except Missing as why:
+            raise SystemExit(f"bench: our client could not be measured in both trees: {why}") from None
+    then, now = (
+        [Figure(what, _choice(what)(run[name][what] for run in runs), unit=_unit(what)) for what in runs[0][NOW]]
+        for name in (BEFORE, NOW)
+    )
+    return stand_beside(then, now)
+
+
+def _figures(client: Peer, ours: Mapping[str, float], server: Server, size: Size) -> list[Figure]:
     name = f"{client.package} {client.version}"
     try:
         theirs = _measured(client.package, environment(client), server, size)
@@ -65,30 +107,38 @@ def _figures(client: Peer, ours: Mapping[str, float], server: Server, size: tupl
     ]
 
 
+def _choice(what: str) -> Callable[[Iterable[float]], float]:
+    """Return how a figure is chosen from several. On a busy machine some paced deltas come together, and cost less."""
+    return median if what.startswith("paced") else min
+
+
 def _unit(what: str) -> str:
     return {"import": "ms", "peak memory": "MB"}.get(what, "us")
 
 
-def _measured(client: str, python: Path, server: Server, size: tuple[int, int]) -> dict[str, float]:
-    deltas, passes = size
+def _measured(client: str, python: Path, server: Server, size: Size, side: Side | None = None) -> dict[str, float]:
+    """Return what a client costs. With `side` it is ours, in that tree, measured by its driver."""
+    driver, variables = (side.tree / "bench" / DRIVER.name, side.variables) if side else (DRIVER, None)
     order = {
         "client": client,
         "authority": str(server.authority),
         "bases": server.bases,
-        "deltas": max(deltas, 20),
+        "deltas": max(size.deltas, 20),
         "delta_bytes": len(DELTA),
-        "requests": REQUESTS if passes > 1 else 1,
-        "passes": passes,
+        "requests": size.requests,
+        "passes": size.passes,
     }
-    said: dict[str, float] = json.loads(_run(python, DRIVER, told=json.dumps(order)))
+    line, peak = _run(python, "-c", DRIVEN, driver, told=json.dumps(order), variables=variables).splitlines()
+    said: dict[str, float] = json.loads(line)
+    said["peak memory"] = int(peak) / 1024
     code = IMPORT.format(MODULES.get(client, f"asyncio, {client}"))
-    said["import"] = min(float(_run(python, "-c", code)) for _ in range(min(passes, 5))) * 1e3
+    said["import"] = min(float(_run(python, "-c", code, variables=variables)) for _ in range(min(size.passes, 5))) * 1e3
     return said
 
 
-def _run(*command: Path | str, told: str = "") -> str:
+def _run(*command: Path | str, told: str = "", variables: Mapping[str, str] | None = None) -> str:
     try:
-        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=SECONDS, env=variables)
     except subprocess.TimeoutExpired:
         raise Missing(f"it took more than {SECONDS} seconds") from None
     if done.returncode:

@@ -80,6 +80,11 @@ async def request(wire: str, runs: int) -> None:
         await model.complete(model.ask(transcript))
 
 
+async def plain(wire: str, runs: int) -> None:
+    """Runs with a tool, without counting tokens. The environment of the process turns traces off, too."""
+    await turn(wire, runs, context=False)
+
+
 async def durable(wire: str, runs: int) -> None:
     """Runs with a tool, on a file."""
     with TemporaryDirectory(prefix="evener-instructions-") as folder:
@@ -136,7 +141,7 @@ def main() -> None:
         asyncio.run(compare(int(words[0]), words[1:]))
     else:
         wire, runs = words
-        asyncio.run({"request": request, "turn": turn, "durable": durable}[what](wire, int(runs)))
+        asyncio.run({"request": request, "turn": turn, "plain": plain, "durable": durable}[what](wire, int(runs)))
 
 
 if __name__ == "__main__":

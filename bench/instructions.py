@@ -3,6 +3,9 @@
 They are the same on a busy machine as on a quiet one: for finding out whether a change helps. What is printed is thousands of
 instructions, the cost of starting and of the first runs taken off; there is no socket in it. With a revision its figures stand
 beside those of this tree, each tree measured by its own driver; exit code 1 if one of ours is more than 5 % above its.
+
+A `plain` turn has no traces and no counting of tokens, which are on by default today: it compares like with like if the older
+tree knows neither. It stands beside the older tree's plain turn, or its only one, and does not affect the exit code.
 """
 
 import json
@@ -10,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +27,8 @@ from bench.revision import ROOT, compile_tree, tree_of
 __all__ = ["compare_turns", "count_between", "main"]
 
 KINDS = ("request", "turn", "durable")
+PLAIN = "plain"
+KINDS_BESIDE = ("request", "turn", PLAIN, "durable")
 FEW, MANY = 4, 12
 SECONDS = 3600
 WORSE = 1.05
@@ -44,25 +49,37 @@ def main(wires: tuple[str, ...] = WIRES, before: str = "") -> int:
             print(f"{'thousands of instructions':30}" + "".join(f"{kind:>10}" for kind in KINDS))
             for wire in wires:
                 each = _count_all(pool, valgrind, wire, KINDS, ROOT)
-                print(f"{wire:30}" + "".join(f"{one:10,.0f}" for one in each), flush=True)
+                print(f"{wire:30}" + "".join(f"{one:10,.0f}" for one in each.values()), flush=True)
             return 0
         old = stack.enter_context(tree_of(before))
         compile_tree(old)
-        kinds = KINDS if '"durable"' in (old / "bench" / "instruction_driver.py").read_text() else KINDS[:2]
+        kinds = _kinds_beside(old)
         heads = "".join(f"{kind + ' ' + before:>18}{'now':>10}{'ratio':>7}" for kind in kinds)
         print(f"{'thousands of instructions':30}{heads}")
         worst = 0.0
         for wire in wires:
-            pairs = [*zip(*(_count_all(pool, valgrind, wire, kinds, tree) for tree in (old, ROOT)), strict=True)]
-            print(f"{wire:30}" + "".join(f"{then:18,.0f}{now:10,.0f}{now / then:7.2f}" for then, now in pairs), flush=True)
-            worst = max(worst, *(now / then for then, now in pairs))
+            olds = _count_all(pool, valgrind, wire, kinds.values(), old)
+            ours = _count_all(pool, valgrind, wire, kinds, ROOT)
+            pairs = {kind: (olds[older], ours[kind]) for kind, older in kinds.items()}
+            cells = (f"{then:18,.0f}{now:10,.0f}{now / then:7.2f}" for then, now in pairs.values())
+            print(f"{wire:30}" + "".join(cells), flush=True)
+            worst = max(worst, *(now / then for kind, (then, now) in pairs.items() if kind != PLAIN))
     return 1 if worst > WORSE else 0
 
 
-def _count_all(pool: ThreadPoolExecutor, valgrind: str, wire: str, kinds: Sequence[str], tree: Path) -> list[float]:
+def _kinds_beside(old: Path) -> dict[str, str]:
+    """Return the kinds to count in this tree, and for each the kind of the older tree that stands beside it."""
+    driver = (old / "bench" / "instruction_driver.py").read_text()
+    known = {kind: kind for kind in KINDS_BESIDE if f'"{kind}"' in driver}
+    beside = {PLAIN: "turn"} | known
+    return {kind: beside[kind] for kind in KINDS_BESIDE if kind in beside}
+
+
+def _count_all(pool: ThreadPoolExecutor, valgrind: str, wire: str, kinds: Iterable[str], tree: Path) -> dict[str, float]:
     """Return thousands of instructions of each kind, for one request or turn of the tree."""
-    counts = [[pool.submit(_counted, valgrind, kind, wire, runs, tree) for runs in (FEW, MANY)] for kind in kinds]
-    return [(many.result() - few.result()) / ((MANY - FEW) * (CALLS + 1)) / 1000 for few, many in counts]
+    counts = {kind: [pool.submit(_counted, valgrind, kind, wire, runs, tree) for runs in (FEW, MANY)] for kind in set(kinds)}
+    each = (MANY - FEW) * (CALLS + 1) * 1000
+    return {kind: (counts[kind][1].result() - counts[kind][0].result()) / each for kind in kinds}
 
 
 def _counted(valgrind: str, kind: str, wire: str, runs: int, tree: Path) -> int:
@@ -70,6 +87,8 @@ def _counted(valgrind: str, kind: str, wire: str, runs: int, tree: Path) -> int:
     driver = [sys.executable, "-W", "ignore", "-m", "bench.instruction_driver", kind, wire, str(runs)]
     command = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", *driver]
     environment = {"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(tree / "src")}
+    if kind == PLAIN:
+        environment["EVENER_TRACES"] = "off"
     with TemporaryDirectory(prefix="evener-home-") as home:
         environment |= {"EVENER_HOME": home, "HOME": home}
         ended = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS)

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Figure", "failed", "printed"]
+__all__ = ["Figure", "failed", "printed", "printed_beside", "stand_beside"]
+
+WORSE = 1.05
+"""What a figure of this tree may be, as a multiple of that of an older revision."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -53,9 +56,32 @@ class Figure(msgspec.Struct, frozen=True):
 
 def printed(figures: Sequence[Figure], other: str) -> str:
     """A table as text. `other` heads the column of what we are compared with."""
-    heads = ("", "ours", other, "ratio", "bar", "", "")
-    rows = [heads, *(_cells(figure) for figure in figures)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    return _align([("", "ours", other, "ratio", "bar", "", ""), *(_cells(figure) for figure in figures)])
+
+
+def stand_beside(then: Sequence[Figure], now: Sequence[Figure]) -> list[Figure]:
+    """Return the figures of this tree beside those of an older revision. What was not measured there has no bar."""
+    return [
+        msgspec.structs.replace(
+            new, other=old.ours, least=0.0, most=WORSE if old.ours else 0.0, note=new.note if not new.ours else old.note
+        )
+        for old, new in zip(then, now, strict=True)
+    ]
+
+
+def printed_beside(figures: Sequence[Figure], before: str) -> str:
+    """Return such figures as the text of a table: of the older revision, of this tree, and their ratio."""
+    rows = []
+    for figure in figures:
+        then, now = (f"{_number(value)} {figure.unit}" if value else "-" for value in (figure.other, figure.ours))
+        ratio = f"{figure.ratio:.2f}x" if figure.measured else "-"
+        rows.append((figure.name, then, now, ratio, figure.bar, figure.verdict, "" if figure.measured else figure.note))
+    return _align([("", before, "now", "ratio", "bar", "", ""), *rows])
+
+
+def _align(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of a name, four numbers, a verdict and a note as text."""
+    widths = [max(len(row[column]) for row in rows) for column in range(7)]
     lines = []
     for row in rows:
         first, *numbers = (cell.rjust(width) for cell, width in zip(row[:5], widths[:5], strict=True))

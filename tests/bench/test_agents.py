@@ -63,6 +63,19 @@ def test_the_least_of_all_passes_counts() -> None:
     assert best[order].cpu == 1.0
 
 
+def test_of_paced_deltas_the_median_counts_since_some_may_come_together() -> None:
+    costs = iter((3.0, 1.0, 2.0))
+    order = agents.Order("us", "text", "gemini", "0-1-0-paced")
+    found = agents._measured([order], {"us": lambda _: agents.Said(cpu=next(costs), wall=1.0, count=1)}, 3)
+    assert found[order].cpu == 2.0
+
+
+def test_a_library_that_fails_in_one_pass_has_failed() -> None:
+    answers = iter((agents.Said(error="it broke"), agents.Said(cpu=1.0, count=1)))
+    order = agents.Order("us", "text", "gemini", "0-1-0-burst")
+    assert agents._measured([order], {"us": lambda _: next(answers)}, 2)[order].error == "it broke"
+
+
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("fragments", [0, 1, 7])
 def test_the_server_says_the_same_whole_and_streamed(wire: str, fragments: int) -> None:

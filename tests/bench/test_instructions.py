@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as command
-from bench import instruction_driver, instructions
+from bench import instruction_driver, instructions, revision
 from evener.observe import recorder
 
 COUNTS = """#!/bin/sh
@@ -42,6 +42,45 @@ def test_without_valgrind_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert command.main(["instructions"]) == 1
     assert "Install the package valgrind" in capsys.readouterr().err
+
+
+def _count(monkeypatch: pytest.MonkeyPatch, costs: dict[str, int], *, known: str) -> None:
+    """Let valgrind count so much for each kind in this tree and 100 in an older one, whose driver knows these kinds."""
+
+    def lay_out(_: str, tree: Path, *__: str) -> None:
+        (tree / "bench").mkdir()
+        (tree / "bench" / "instruction_driver.py").write_text(known)
+
+    def count(_: str, kind: str, __: str, runs: int, tree: Path) -> int:
+        assert tree == revision.ROOT or f'"{kind}"' in known
+        return runs * 21_000 * (costs[kind] if tree == revision.ROOT else 100)
+
+    monkeypatch.setattr("shutil.which", lambda _: "valgrind")
+    monkeypatch.setattr(instructions, "compile_tree", lambda _: None)
+    monkeypatch.setattr(revision, "lay_out", lay_out)
+    monkeypatch.setattr(instructions, "_counted", count)
+
+
+@pytest.mark.parametrize(("turn", "code"), [(140, 1), (105, 0)])
+def test_a_plain_turn_stands_beside_an_older_one(
+    turn: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _count(monkeypatch, {"request": 99, "turn": turn, "plain": 120}, known='{"request": request, "turn": turn}')
+    assert command.main(["instructions", "--before", "abc", "--wires", "gemini"]) == code  # a plain turn does not count
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[3:] == ["request", "abc", "now", "ratio", "turn", "abc", "now", "ratio", "plain", "abc", "now", "ratio"]
+    assert row.split() == ["gemini", "100", "99", "0.99", "100", f"{turn}", f"{turn / 100:.2f}", "100", "120", "1.20"]
+
+
+def test_a_plain_turn_stands_beside_one_that_is_plain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = {"request": 100, "turn": 100, "plain": 80, "durable": 100}
+    _count(monkeypatch, costs, known=json.dumps(list(costs)))
+    assert command.main(["instructions", "--before", "abc", "--wires", "gemini,openai_chat"]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    figures = ["100", "100", "1.00", "100", "100", "1.00", "100", "80", "0.80", "100", "100", "1.00"]
+    assert [row.split() for row in rows] == [["gemini", *figures], ["openai_chat", *figures]]
 
 
 def test_a_comparison_marks_where_each_case_begins_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
