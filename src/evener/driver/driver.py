@@ -7,7 +7,7 @@ on disk before it happens. Cancelled at any point, it leaves a log that can be r
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,7 +62,7 @@ from evener.model.server_state import Rest, Resting
 from evener.model.stream import Answer, Stream
 from evener.observe.trace_context import TraceContext, current_trace, span_id, trace_id
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log, Staging
+from evener.store.protocol import Log, Staging, can_stage
 from evener.tools.call import Calling, CallSite
 from evener.tools.context import Cancellation, cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
@@ -253,16 +253,6 @@ async def _complete(model: Askable, ask: Ask) -> Answered:
         await stream.aclose()
 
 
-@cache
-def _can_stage(kind: type[Log]) -> bool:
-    """True if logs of this class can stage events. Asked once: the check of a protocol takes as long as a part of a turn."""
-    return issubclass(kind, Staging)
-
-
-def _staging_of(log: Log) -> Staging | None:
-    return log if _can_stage(type(log)) else None  # type: ignore[return-value] # its class says so
-
-
 def _writes_first(steps: tuple[Step, ...]) -> bool:
     """True if performing the steps begins with an append: what is staged is written with that."""
     if not steps:
@@ -379,7 +369,7 @@ class Driver:
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
         # Hooks see what is on disk: with hooks nothing is staged.
-        self._staging = None if agent.hooks else _staging_of(log)
+        self._staging = log if can_stage(log) and not agent.hooks else None
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one

@@ -909,12 +909,12 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
 
 def _share_rates(store: Store) -> None:
     """Count the rates of keys in the store, if several machines share it, until the store is closed."""
-    from evener.store.cluster import Clustered
+    from evener.store.cluster import cluster_of
 
-    if isinstance(store, Clustered):
+    if cluster_of(store) is not None:
         from evener.transport.limiter import share_rates
 
-        share_rates(store)
+        share_rates(store)  # type: ignore[arg-type] # it has these tables
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:

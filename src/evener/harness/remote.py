@@ -12,7 +12,7 @@ from evener import events as ev
 from evener.errors import UsageError
 from evener.loop.state import RunState, fold
 from evener.result import Approval, result_of
-from evener.store.cluster import Clustered
+from evener.store.cluster import cluster_of
 from evener.store.protocol import Erased, NoLog, NoteKeeper, Store
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ PAUSES = (0.02, 0.5)
 
 def tables_of(store: Store) -> "PostgresCluster":
     """Return the store's tables for workers. Raises UsageError for a store without them."""
-    if isinstance(store, Clustered):
-        return store.cluster
+    tables = cluster_of(store)
+    if tables is not None:
+        return tables
     raise UsageError(
         "Workers cannot take runs from this store. Give the harness store='postgresql://...', or call `run`, not `submit`."
     )

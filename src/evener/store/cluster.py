@@ -1,6 +1,6 @@
 """What a store for several machines keeps for its workers, beside the logs: work, schedules, budgets of trees."""
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,9 +40,6 @@ class TreeRefusal(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-@runtime_checkable
-class Clustered(Protocol):
-    """A store for several machines. Another one is used by the processes of one."""
-
-    @property
-    def cluster(self) -> "PostgresCluster": ...
+def cluster_of(store: object) -> "PostgresCluster | None":
+    """Return the tables that workers of several machines share; None for a store that one machine uses."""
+    return getattr(store, "cluster", None)

@@ -13,11 +13,12 @@ from math import inf
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Lock, Thread
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 from weakref import WeakSet
 
 from evener.errors import UsageError
 from evener.events import Rival
+from evener.store.protocol import Log, implements
 
 COPY = "copy"
 
@@ -147,6 +148,12 @@ class SelfRenewing(Protocol):
     def keep(self) -> None:
         """Renew the lease from now on, whatever the event loop does, until the log is closed or lost."""
         ...
+
+
+def keep_lease(log: Log) -> None:
+    """Have the log renew its lease by itself, if it can."""
+    if implements(type(log), SelfRenewing):
+        cast(SelfRenewing, log).keep()
 
 
 class Renewable(Protocol):
