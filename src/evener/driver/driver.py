@@ -60,7 +60,7 @@ from evener.model.media import find_blocks
 from evener.model.seam import Answered, Askable, Asking, MediaAccess
 from evener.model.server_state import Rest, Resting
 from evener.model.stream import Answer, Stream
-from evener.observe.trace_context import TraceContext, current_trace, span_id, trace_id
+from evener.observe.trace_context import InnerSpan, current_trace
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log, Staging, can_stage
 from evener.tools.call import Calling, CallSite
@@ -775,7 +775,7 @@ class Driver:
     async def _ask_model(self, model: Askable, room: Room, rest: Rest | None, id: str) -> Answered:
         self._request = ""
         if self._traced is not None:
-            current_trace.set(self._place_in_trace(id))
+            current_trace.set(InnerSpan(self._teller.place.run, id, self._traced))
         transcript = self.state.view
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
@@ -925,7 +925,7 @@ class Driver:
             self._agent.models,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
-        token, traced = current_site.set(site), current_trace.set(self._place_in_trace(self._key(step.call)))
+        token, traced = current_site.set(site), current_trace.set(InnerSpan(place.run, self._key(step.call), self._traced))
         try:
             done = await self._call_tool(step)
         finally:
@@ -957,19 +957,8 @@ class Driver:
         return next(found, done)
 
     @cached_property
-    def _trace(self) -> str:
-        return trace_id(self.run) if self._traced is None else self._traced.trace
-
-    @cached_property
     def _cancellation(self) -> Cancellation:
         return cancellation_of(self.run)
-
-    def _place_in_trace(self, what: str) -> TraceContext:
-        """Return the span of a request or a call of this run, as the fold of the log will name it."""
-        outer, span = self._traced, span_id(self._teller.place.run, what)
-        if outer is None:
-            return TraceContext(self._trace, span)
-        return TraceContext(self._trace, span, outer.flags, outer.passed_on)
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)

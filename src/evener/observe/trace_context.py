@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
+from typing import final
 
 import msgspec
 
@@ -34,8 +35,41 @@ class TraceContext(msgspec.Struct, frozen=True):
         return f"00-{self.trace}-{self.span}-{self.flags}"
 
 
-current_trace: ContextVar[TraceContext | None] = ContextVar("evener_trace", default=None)
-"""The span that the present code runs in; None outside of a run that no caller traces."""
+@final
+class InnerSpan(msgspec.Struct, frozen=True):
+    """A request or a call of a run whose ids are not known yet. `outer` is the span around the run, if there is one."""
+
+    run: str
+    what: str
+    outer: TraceContext | None = None
+
+    @property
+    def context(self) -> TraceContext:
+        """The span, as the fold of the log names it."""
+        span = span_id(self.run, self.what)
+        if self.outer is None:
+            return TraceContext(trace_id(self.run), span)
+        return TraceContext(self.outer.trace, span, self.outer.flags, self.outer.passed_on)
+
+
+class CurrentTrace:
+    """The span that the present code runs in. Its ids are hashes, and most tools never ask for it: they are made on demand."""
+
+    def __init__(self) -> None:
+        self._held: ContextVar[TraceContext | InnerSpan | None] = ContextVar("evener_trace", default=None)
+        self.set = self._held.set
+        self.reset = self._held.reset
+
+    def get(self) -> TraceContext | None:
+        """Return the span; None outside of a run that no caller traces."""
+        held = self._held.get()
+        if type(held) is InnerSpan:
+            held = held.context
+            self._held.set(held)
+        return held
+
+
+current_trace = CurrentTrace()
 
 
 def trace_id(run: str) -> str:
