@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
 from functools import cached_property, partial
 from time import monotonic, time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -62,7 +62,7 @@ from evener.model.server_state import Rest, Resting
 from evener.model.stream import Answer, Stream
 from evener.observe.trace_context import InnerSpan, current_trace
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log, Staging, can_stage
+from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
 from evener.tools.context import Cancellation, cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
@@ -369,7 +369,8 @@ class Driver:
         """Why the model could not be asked, the last time it could not."""
         self._recorded = 0.0  # when the last append was begun
         # Hooks see what is on disk: with hooks nothing is staged.
-        self._staging = log if can_stage(log) and not agent.hooks else None
+        # `isinstance` with a protocol looks for its methods anew each time, in Python.
+        self._staging = cast(Staging, log) if hasattr(log, "stage") and not agent.hooks else None
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one

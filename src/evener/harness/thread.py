@@ -43,9 +43,8 @@ from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
 from evener.policy.rules import OPEN, Policy
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
-from evener.store.cluster import cluster_of
-from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, is_folding, state_of
-from evener.store.sqlite.leases import keep_lease, new_claim
+from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
+from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
 from evener.transcript.ask import ModelSettings
 from evener.transcript.blocks import ToolCall
@@ -409,7 +408,8 @@ class Thread(Generic[Output]):
 
     async def _tree(self, run: str, site: Site | None) -> TreeBudget | None:
         """Return the budget of the run's tree in the store; None if the run belongs to no tree on several machines."""
-        tables = cluster_of(self._store) if site is None else None  # inside a call, the budget of the run around it knows
+        # Inside a call, the budget of the run around it knows.
+        tables: PostgresCluster | None = getattr(self._store, "cluster", None) if site is None else None
         if tables is None:
             return None
         tree, counts_money = await tables.tree_of(self._log, run)
@@ -604,7 +604,8 @@ class Thread(Generic[Output]):
         length = log.length
         driver = self._driver_of(log, state, (), None, None, force=False)
         try:
-            keep_lease(log)
+            if hasattr(log, "keep"):
+                cast(SelfRenewing, log).keep()
             await work(driver)
             self._state, self._length = driver.state, length + len(driver.events)
         except BaseException:
@@ -693,7 +694,8 @@ class Thread(Generic[Output]):
         length = log.length
         driver = self._driver = None
         try:
-            keep_lease(log)
+            if hasattr(log, "keep"):
+                cast(SelfRenewing, log).keep()
             beginning = with_rival(opening(state), state, log.lease.rival)
             beginning = await with_results(beginning, state, store=self._store, log=self._log, setup=self._agent.setup)
             said = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
@@ -897,8 +899,8 @@ class Thread(Generic[Output]):
     async def _open_existing(self, *, force: bool) -> tuple[Log, RunState]:
         """Open the existing log and return it with its state. Events that are known from the last run are not read again."""
         here = await self._here()
-        if self._state is None and is_folding(self._store):
-            return await self._open_folded(self._store, here, force=force)
+        if self._state is None and hasattr(self._store, "open_folded"):
+            return await self._open_folded(cast(Folding, self._store), here, force=force)
         log, new = await self._open_held(here, force=force)
         if self._pad is not None:
             self._pad.opened(new)

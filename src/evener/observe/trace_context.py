@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from typing import final
 
 import msgspec
 
@@ -35,41 +34,44 @@ class TraceContext(msgspec.Struct, frozen=True):
         return f"00-{self.trace}-{self.span}-{self.flags}"
 
 
-@final
 class InnerSpan(msgspec.Struct, frozen=True):
-    """A request or a call of a run whose ids are not known yet. `outer` is the span around the run, if there is one."""
+    """The place of a request or a call of a run, as the fold of the log names it. `outer` is the place around the run.
+
+    Reads like a `TraceContext`. Its ids are hashes, and most tools never ask for them: they are computed on demand.
+    """
 
     run: str
     what: str
-    outer: TraceContext | None = None
+    outer: "TraceContext | InnerSpan | None" = None
 
     @property
-    def context(self) -> TraceContext:
-        """The span, as the fold of the log names it."""
-        span = span_id(self.run, self.what)
-        if self.outer is None:
-            return TraceContext(trace_id(self.run), span)
-        return TraceContext(self.outer.trace, span, self.outer.flags, self.outer.passed_on)
+    def trace(self) -> str:
+        """The hex id of the trace."""
+        return trace_id(self.run) if self.outer is None else self.outer.trace
+
+    @property
+    def span(self) -> str:
+        """The hex id of the span."""
+        return span_id(self.run, self.what)
+
+    @property
+    def flags(self) -> str:
+        """The flags of the trace."""
+        return SAMPLED if self.outer is None else self.outer.flags
+
+    @property
+    def passed_on(self) -> bool:
+        """True if requests and tools are told of it."""
+        return self.outer is not None and self.outer.passed_on
+
+    @property
+    def header(self) -> str:
+        """The value of a `traceparent` header."""
+        return f"00-{self.trace}-{self.span}-{self.flags}"
 
 
-class CurrentTrace:
-    """The span that the present code runs in. Its ids are hashes, and most tools never ask for it: they are made on demand."""
-
-    def __init__(self) -> None:
-        self._held: ContextVar[TraceContext | InnerSpan | None] = ContextVar("evener_trace", default=None)
-        self.set = self._held.set
-        self.reset = self._held.reset
-
-    def get(self) -> TraceContext | None:
-        """Return the span; None outside of a run that no caller traces."""
-        held = self._held.get()
-        if type(held) is InnerSpan:
-            held = held.context
-            self._held.set(held)
-        return held
-
-
-current_trace = CurrentTrace()
+current_trace: ContextVar[TraceContext | InnerSpan | None] = ContextVar("evener_trace", default=None)
+"""The span that the present code runs in; None outside of a run that no caller traces."""
 
 
 def trace_id(run: str) -> str:

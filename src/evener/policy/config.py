@@ -42,24 +42,21 @@ SCALAR = "Write a text, a number, true or false"
 NAMES = {bool: "a truth value", int: "a number", float: "a number", str: "this text", list: "a list", dict: "a table"}
 
 
-class FieldPlace(msgspec.Struct, frozen=True):
-    """Where in which file a value stands; all that an error needs to say."""
+class _Spot(msgspec.Struct, frozen=True):
+    """The place of a value in the file, for errors."""
 
     file: str
     row: str = ""
     field: str = ""
 
-    def at(self, field: str) -> "FieldPlace":
-        """Return the place of a field within this place."""
-        return FieldPlace(self.file, self.row, f"{self.field}.{field}" if self.field else field)
+    def at(self, field: str) -> "_Spot":
+        return _Spot(self.file, self.row, f"{self.field}.{field}" if self.field else field)
 
     def bad(self, what: str, do: str) -> BadRow:
-        """Return the error to raise: what is wrong here, and what to do."""
         where = ", ".join(part for part in (self.file, self.row, self.field and f"field {self.field!r}") if part)
         return BadRow(f"{where}: {what}. {do}.")
 
     def unfit(self, value: object, do: str) -> BadRow:
-        """Return the error for a value of the wrong kind."""
         return self.bad(f"{_name(value)} does not fit", do)
 
     @contextmanager
@@ -79,22 +76,22 @@ def read_policy(rows: object, *, file: str, default: object = None, root: str = 
 
     `root` is the folder in which the tools work. Relative paths of rules without a root of their own begin there.
     """
-    spot = FieldPlace(file, "policy")
+    spot = _Spot(file, "policy")
     if not isinstance(rows, list):
         raise spot.bad("expected a list of tables", "Write each rule below a line [[policy]]")
-    rules = tuple(_read_rule(FieldPlace(file, f"policy rule {number}"), row, root) for number, row in enumerate(rows, 1))
-    spot_default = FieldPlace(file, "policy_default")
+    rules = tuple(_read_rule(_Spot(file, f"policy rule {number}"), row, root) for number, row in enumerate(rows, 1))
+    spot_default = _Spot(file, "policy_default")
     table = _read_table(spot_default, {} if default is None else default, EFFECTS)
     stated = {effect: _read_choice(spot_default.at(effect), verdict, VERDICTS) for effect, verdict in table.items()}
     with spot.blame("Change that rule"):
         return Policy(rules, msgspec.convert(stated, Defaults))
 
 
-def _read_rule(spot: FieldPlace, value: object, root: str) -> Rule:
+def _read_rule(spot: _Spot, value: object, root: str) -> Rule:
     table = _read_table(spot, value, FIELDS)
     name = _read_text(spot.at("name"), table.get("name", ""))
     if name:
-        spot = FieldPlace(spot.file, f"{spot.row} ({name})")
+        spot = _Spot(spot.file, f"{spot.row} ({name})")
     for field, do in (("tool", 'Say which tools it is about: tool = "*" for all'), ("verdict", f"Write {_or(VERDICTS)}")):
         if field not in table:
             raise spot.at(field).bad("it is missing", do)
@@ -112,7 +109,7 @@ def _read_rule(spot: FieldPlace, value: object, root: str) -> Rule:
         )
 
 
-def _read_matcher(spot: FieldPlace, value: object, root: str) -> Matcher:
+def _read_matcher(spot: _Spot, value: object, root: str) -> Matcher:
     """Return the matcher for a table, or for a value as its short form."""
     if isinstance(value, dict):
         return _read_table_matcher(spot, value, root)
@@ -122,7 +119,7 @@ def _read_matcher(spot: FieldPlace, value: object, root: str) -> Matcher:
         return matcher_of(value)  # type: ignore[arg-type]  # a scalar or a list of them, see above
 
 
-def _read_table_matcher(spot: FieldPlace, table: dict[str, object], root: str) -> Matcher:
+def _read_table_matcher(spot: _Spot, table: dict[str, object], root: str) -> Matcher:
     for key in table:
         if key not in WORDS:
             raise _refuse_unknown(spot.at(key), key, WORDS, 'Write a path to an argument in quotes: "options.force" = true')
@@ -157,7 +154,7 @@ def _read_table_matcher(spot: FieldPlace, table: dict[str, object], root: str) -
 # Single values.
 
 
-def _read_table(spot: FieldPlace, value: object, known: tuple[str, ...] | None) -> dict[str, object]:
+def _read_table(spot: _Spot, value: object, known: tuple[str, ...] | None) -> dict[str, object]:
     if not isinstance(value, dict):
         raise spot.bad(f"expected a table, found {_name(value)}", f"Write fields{': ' + ', '.join(known) if known else ''}")
     for key in value:
@@ -166,29 +163,29 @@ def _read_table(spot: FieldPlace, value: object, known: tuple[str, ...] | None) 
     return value
 
 
-def _refuse_unknown(spot: FieldPlace, key: str, known: Iterable[str], more: str) -> BadRow:
+def _refuse_unknown(spot: _Spot, key: str, known: Iterable[str], more: str) -> BadRow:
     near = get_close_matches(key, known, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     return spot.bad("there is no such field", f"{hint}Known are {', '.join(known)}{'. ' + more if more else ''}")
 
 
-def _check_kind(spot: FieldPlace, value: object, kinds: tuple[type[Value], ...], do: str) -> Value:
+def _check_kind(spot: _Spot, value: object, kinds: tuple[type[Value], ...], do: str) -> Value:
     if not isinstance(value, kinds):
         raise spot.unfit(value, do)
     return value
 
 
-def _read_text(spot: FieldPlace, value: object) -> str:
+def _read_text(spot: _Spot, value: object) -> str:
     return _check_kind(spot, value, (str,), "Write a text in quotes")
 
 
-def _read_number(spot: FieldPlace, value: object) -> float:
+def _read_number(spot: _Spot, value: object) -> float:
     if isinstance(value, bool):
         raise spot.unfit(value, "Write a number")
     return _check_kind(spot, value, (int, float), "Write a number")
 
 
-def _read_choice(spot: FieldPlace, value: object, allowed: tuple[Word, ...]) -> Word:
+def _read_choice(spot: _Spot, value: object, allowed: tuple[Word, ...]) -> Word:
     for word in allowed:
         if word == value:
             return word

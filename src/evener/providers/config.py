@@ -19,10 +19,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from evener.errors import BadRow, UsageError
-from evener.policy.config import FieldPlace, read_policy
+from evener.policy.config import read_policy
 from evener.policy.rules import OPEN, Defaults, Policy
 from evener.providers.rows import (
     ALIASES,
+    FieldPlace,
     RowFile,
     Rows,
     Table,
@@ -214,7 +215,7 @@ def _nearest(below: Path | None, home: Path | None) -> Path | None:
 def _read_sheet(path: Path, root: Path | None) -> Sheet:
     """Return one file, checked. Raises BadRow."""
     file = str(path)
-    place = FieldPlace(file)
+    place = FieldPlace(file, "")
     document = read_toml(place, path, do="Correct the file, or unset EVENER_CONFIG")
     for key in document:
         if key not in TRUST:
@@ -281,7 +282,7 @@ def _restrict(sheet: Sheet) -> Sheet:
     for key in sheet.keys:
         if TRUST[key] != "refused":
             continue
-        place = FieldPlace(sheet.page.file, field=key)
+        place = FieldPlace(sheet.page.file, "").at(key)
         if key == "trusted":
             raise place.bad("a file in the working folder cannot mark folders as trusted", "Write it in your own config.toml")
         raise place.bad(
@@ -307,7 +308,7 @@ def _merge(sheets: list[Sheet], *, project: str = "", trusted: tuple[str, ...] =
     for sheet in sheets:
         aliases |= sheet.settings.aliases
     for sheet in sheets:
-        place = FieldPlace(sheet.page.file)
+        place = FieldPlace(sheet.page.file, "")
         for name in sheet.settings.aliases:
             _check(place.at("aliases").at(name), name, rows=rows, aliases=aliases)
         if sheet.settings.model:
@@ -353,8 +354,11 @@ def _merge_policies(sheets: list[Sheet]) -> Policy | None:
     try:
         return Policy(rules, msgspec.convert(stated, Defaults), foreign)
     except UsageError as error:
-        place = FieldPlace(own[-1].page.file, field="policy")
-        raise place.bad(str(error).rstrip("."), "Another config file of yours has a rule of that name") from None
+        raise (
+            FieldPlace(own[-1].page.file, "")
+            .at("policy")
+            .bad(str(error).rstrip("."), "Another config file of yours has a rule of that name")
+        ) from None
 
 
 def _mark_rules(sheet: Sheet) -> Policy:

@@ -19,7 +19,6 @@ from typing import Annotated, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from evener.errors import BadRow, UsageError
-from evener.policy.config import FieldPlace
 from evener.transcript.blocks import CacheTtl
 from evener.wire import CODECS
 from evener.wire.quirks import Quirks
@@ -42,6 +41,23 @@ EXPECTED: dict[object, str] = {
     tuple: "a list of texts",
     dict: "a table",
 }
+
+
+class FieldPlace(msgspec.Struct, frozen=True):
+    """Where in which file a value stands; all that an error needs to say."""
+
+    file: str
+    row: str
+    field: str = ""
+
+    def at(self, field: str) -> "FieldPlace":
+        """Return the place of a field within this place."""
+        return FieldPlace(self.file, self.row, f"{self.field}.{field}" if self.field else field)
+
+    def bad(self, what: str, do: str) -> BadRow:
+        """Return the error to raise: what is wrong at this place, and what to do."""
+        where = ", ".join(part for part in (self.file, self.row, self.field and f"field {self.field!r}") if part)
+        return BadRow(f"{where}: {what}. {do}.")
 
 
 # What a row may state: the types of its fields.
@@ -366,7 +382,7 @@ def load_built_in() -> tuple[RowFile, ...]:
 
 
 def _read_rows(file: str, path: Traversable) -> RowFile:
-    place = FieldPlace(file)
+    place = FieldPlace(file, "")
     document = read_toml(place, path, do="Give the path of a TOML file")
     for key in document:
         if key not in ("providers", "models"):

@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from os import PathLike
 from time import monotonic
-from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -35,15 +34,12 @@ __all__ = [
     "already_there",
     "another_hash",
     "another_thread",
-    "can_stage",
     "closed",
     "damaged",
     "erased",
     "given_back",
     "held",
-    "implements",
     "incomplete",
-    "is_folding",
     "lost",
     "no_blob",
     "no_event",
@@ -328,22 +324,6 @@ class Cleaning(Protocol):
         ...
 
 
-@cache
-def implements(kind: type, protocol: type) -> bool:
-    """True if the class has the methods of a protocol. Found out once: `isinstance` looks for them each time, in Python."""
-    return issubclass(kind, protocol)
-
-
-def can_stage(log: Log) -> TypeGuard[Staging]:
-    """True if the log writes events together with those that follow at once."""
-    return implements(type(log), Staging)
-
-
-def is_folding(store: Store) -> TypeGuard[Folding]:
-    """True if the store knows the states of its logs."""
-    return implements(type(store), Folding)
-
-
 async def keep_raw(store: Store, raw: bytes, said: str) -> str:
     """Keep an answer as it came; return the name of its blob. `said` is all that it says.
 
@@ -365,7 +345,7 @@ async def waiting_of(store: Store) -> list[Summary]:
 
 async def state_of(store: Store, log: str, *, until: int | None = None) -> RunState:
     """Return the state of a log now, or after the event of that number."""
-    if is_folding(store):
+    if isinstance(store, Folding):
         return await store.state(log, until=until)
     return fold(await store.read(log, until=until))
 

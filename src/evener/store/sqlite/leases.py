@@ -13,12 +13,11 @@ from math import inf
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Lock, Thread
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol
 from weakref import WeakSet
 
 from evener.errors import UsageError
 from evener.events import Rival
-from evener.store.protocol import Log, implements
 
 COPY = "copy"
 
@@ -141,19 +140,12 @@ PARTS = 3
 """A lease is renewed so often in its own length, so that it survives a thread that comes late."""
 
 
-@runtime_checkable
 class SelfRenewing(Protocol):
     """A log that can renew its lease by itself. One that cannot is renewed by its run, while the event loop is free."""
 
     def keep(self) -> None:
         """Renew the lease from now on, whatever the event loop does, until the log is closed or lost."""
         ...
-
-
-def keep_lease(log: Log) -> None:
-    """Have the log renew its lease by itself, if it can."""
-    if implements(type(log), SelfRenewing):
-        cast(SelfRenewing, log).keep()
 
 
 class Renewable(Protocol):
