@@ -909,12 +909,10 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
 
 def _share_rates(store: Store) -> None:
     """Count the rates of keys in the store, if several machines share it, until the store is closed."""
-    from evener.store.cluster import cluster_of
-
-    if cluster_of(store) is not None:
+    if hasattr(store, "cluster"):
         from evener.transport.limiter import share_rates
 
-        share_rates(store)  # type: ignore[arg-type] # it has these tables
+        share_rates(store)
 
 
 def _by_name(agents: Iterable[Subagent]) -> dict[str, Subagent]:
