@@ -38,6 +38,7 @@ from evener.transport.secrets import scrub
 from evener.wire import Assembler, Decoder, Encoded, moved, restored
 from evener.wire.diagnosis import ask_diagnosis, compare_diagnosis, read_diagnosis
 from evener.wire.quirks import Quirks
+from evener.wire.request import find_moving_marks
 from evener.wire.sse import SLICE
 from evener.wire.stream import deltas_of
 
@@ -86,17 +87,17 @@ def _fit_message(message: Message, quirks: Quirks, losses: list[Loss]) -> Messag
     return message if len(losses) == known else replace(message, blocks=tuple(blocks))
 
 
-STRIDE = 256
-"""Bytes: how closely it is found up to where two bodies are the same."""
-CLOSING = 2
-"""Bytes behind the last message of a body: what grows at its end grows before them."""
+NOTHING_HASHED = sha256()
+"""Where every digest begins, as a copy: cheaper than to look the algorithm up again."""
+LAST_MESSAGE = b"}]"
+"""How the last message of a body ends: what grows, grows there."""
 
 
 class BodyDigest(msgspec.Struct, frozen=True):
     """The SHA-256 of a body, in hex. A conversation grows at its end, so that each request costs what is new in it.
 
-    `begun` are the digests of its beginnings, by size, the longest first: up to its closing, and as far as it was the same as
-    the body before it, which goes on being so where a cache mark moves.
+    `begun` are the digests of its beginnings, by size, the shortest first: up to the cache marks that move with the newest
+    messages, or as far as it began like the body before it; and up to its last message.
     """
 
     text: str
@@ -105,23 +106,21 @@ class BodyDigest(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, body: bytes, before: bytes = b"", prior: "BodyDigest | None" = None) -> "BodyDigest":
         """Return the digest of a body. `before` is the body before it and `prior` its digest: they only save work."""
-        start, same = 0, sha256()
-        for size, known in prior.begun if prior is not None else ():
-            if body.startswith(before[:size]):
-                start, same = size, known
+        place, same = 0, NOTHING_HASHED
+        for size, begun in prior.begun if prior is not None else ():
+            if not body.startswith(before[place:size], place):
                 break
-        place = start
-        while place + STRIDE <= len(before) and body[place : place + STRIDE] == before[place : place + STRIDE]:
-            place += STRIDE
-        if place > start:
-            same = same.copy()
-            same.update(body[start:place])
-        end = max(place, len(body) - CLOSING)
-        whole = same.copy()
+            place, same = size, begun
+        whole, end = same.copy(), max(place, body.rfind(LAST_MESSAGE, place) + 1)
+        if prior is not None and place < prior.begun[-1][0]:  # not only its end is new: cache marks have moved
+            marks = find_moving_marks(body, place + 1, end)
+            if marks > place:
+                whole.update(body[place:marks])
+                place, same = marks, whole.copy()
         whole.update(body[place:end])
         ended = whole.copy()
         whole.update(body[end:])
-        return cls(whole.hexdigest(), ((end, ended), (place, same)))
+        return cls(whole.hexdigest(), ((place, same), (end, ended)))
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):

@@ -296,10 +296,21 @@ def control_value(ttl: str) -> dict[str, object]:
     return {"type": "ephemeral"} if ttl in ("", "5m") else {"type": "ephemeral", "ttl": ttl}
 
 
+CONTROL = b',"cache_control":'
+"""How that mark begins, before a closing brace."""
+
+
 @lru_cache(8)
 def control_mark(ttl: str) -> bytes:
     """Return that mark, to be put before a closing brace."""
-    return b',"cache_control":' + dumps(control_value(ttl))
+    return CONTROL + dumps(control_value(ttl))
+
+
+def find_moving_marks(body: bytes, start: int, end: int) -> int:
+    """Return where in a part of a body the marks begin that move with the newest messages: the last two. -1: none."""
+    last = body.rfind(CONTROL, start, end)
+    before = body.rfind(CONTROL, start, last) if last > 0 else last
+    return before if before >= 0 else last
 
 
 def with_control(data: bytes, ttl: str) -> bytes:
