@@ -112,10 +112,11 @@ class BodyDigest(msgspec.Struct, frozen=True):
                 break
             place, same = size, begun
         whole, end = same.copy(), max(place, body.rfind(LAST_MESSAGE, place) + 1)
-        moving = find_moving_marks(body, place + 1, end)
-        if moving > place:
-            whole.update(body[place:moving])
-            place, same = moving, whole.copy()
+        if prior is not None and place < prior.begun[-1][0]:  # not only its end is new: cache marks have moved
+            marks = find_moving_marks(body, place + 1, end)
+            if marks > place:
+                whole.update(body[place:marks])
+                place, same = marks, whole.copy()
         whole.update(body[place:end])
         ended = whole.copy()
         whole.update(body[end:])
