@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Lock, Thread
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from weakref import WeakSet
 
 from evener.errors import UsageError
@@ -140,6 +140,7 @@ PARTS = 3
 """A lease is renewed so often in its own length, so that it survives a thread that comes late."""
 
 
+@runtime_checkable
 class SelfRenewing(Protocol):
     """A log that can renew its lease by itself. One that cannot is renewed by its run, while the event loop is free."""
 
