@@ -73,6 +73,12 @@ def expect(due: Due, messages: Iterable[Message]) -> None:
                 due[block.call_id] = due.get(block.call_id, 0) - 1
 
 
+def has_all_results(message: Message, said: Iterable[Message]) -> bool:
+    """True if a message brings the results of all calls in what was said, in their order: nothing needs to be counted."""
+    calls = [block.id for one in said for block in one.blocks if type(block) is ToolCall]
+    return calls == [block.call_id for block in message.blocks if type(block) is ToolResult]
+
+
 def keep_due(message: Message, due: Due, losses: list[Loss], *, elsewhere: bool) -> Message | None:
     """Return the message without results that no call waits for, the others counted; None when nothing else was in it.
 
@@ -95,20 +101,19 @@ def keep_due(message: Message, due: Due, losses: list[Loss], *, elsewhere: bool)
 
 def rename_used_ids(message: Message, used: UsedIds, names: Names, losses: list[Loss]) -> Message:
     """Return the message with ids that no call before has; they are added to `used` and `names`."""
-    blocks: list[Block] = []
-    renamed = False
-    for block in message.blocks:
+    blocks: list[Block] | None = None
+    for place, block in enumerate(message.blocks):
         if type(block) is ToolCall:
             wanted = fresh = block.id
             if not wanted or wanted in used:
-                fresh = fresh_id(wanted or make_id(message.id, len(blocks)), used)
+                fresh = fresh_id(wanted or make_id(message.id, place), used)
                 why = f"the id {wanted!r} was used before or empty; sent as {fresh!r}"
                 losses.append(loss_in("renamed", "tool_call.id", why, message, block))
-                block, renamed = replace(block, id=fresh), True
+                blocks = blocks or list(message.blocks)
+                blocks[place] = replace(block, id=fresh)
             used.add(fresh)
             names.append((wanted, fresh))
-        blocks.append(block)
-    return replace(message, blocks=tuple(blocks)) if renamed else message
+    return message if blocks is None else replace(message, blocks=tuple(blocks))
 
 
 def fresh_id(wanted: str, used: Container[object]) -> str:
@@ -283,7 +288,7 @@ def _with_lines(message: Message, number: int, alone: set[Place], losses: list[L
 
 NOTHING = Grown()
 
-Sort = Literal["words", "plain", "mixed"]
+Sort = Literal["words", "plain", "results", "mixed"]
 
 ALLOWED: dict[str, tuple[type, ...]] = {
     "user": (TextBlock, ImageBlock, DocumentBlock, ToolResult, HostedBlock),
@@ -339,7 +344,7 @@ class Repair(msgspec.Struct, frozen=True, gc=False):
         Feeding messages one by one or all at once gives the same exchanges. `known` is what `finish` gave in this state: it
         saves work, no more.
         """
-        fold = _start_fold(self, known)
+        fold = _Fold(self, known)
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled
@@ -348,14 +353,14 @@ class Repair(msgspec.Struct, frozen=True, gc=False):
         self, messages: Iterable[Message], known: Exchange | None = None
     ) -> tuple["Repair", list[Exchange], Exchange | None]:
         """Return what `feed` and then `finish` would return: cheaper than one after the other."""
-        fold = _start_fold(self, known)
+        fold = _Fold(self, known)
         for message in messages:
             fold.add(message)
         return fold.state(), fold.settled, fold.finish()
 
     def finish(self) -> Exchange | None:
         """Return the open exchange as it would be sent now; None when there is nothing to say."""
-        return _start_fold(self, None).finish()
+        return _Fold(self, None).finish()
 
 
 def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tuple[tuple[Message, ...], tuple[Loss, ...]]:
@@ -367,35 +372,38 @@ def repair(messages: Iterable[Message], rules: RepairRules | None = None) -> tup
     return tuple(legal), tuple(loss for exchange in exchanges for loss in exchange.losses)
 
 
-class _Fold(msgspec.Struct, eq=False, gc=False):
+class _Fold:
     """A Repair while messages are folded in.
 
-    `known` is the open exchange, as long as nothing was added to it. `due` is what it waits for, once that is needed. `used`
-    are the ids of calls, once there is one.
+    `known` is the open exchange, as long as nothing was added to it and it does not depend on what comes. `due` is what it
+    waits for, once that is needed. `used` are the ids of calls, once there is one.
     """
 
-    rules: RepairRules
-    said: list[Message]
-    back: list[Message]
-    held: list[Message]
-    losses: list[Loss]
-    seen: Growing
-    named: Grown
-    used_ids: Grown
-    awaited: frozenset[str]
-    hosted: bool
-    known: Exchange | None
-    used: Growing | None = None
-    due: Due | None = None
-    settled: list[Exchange] = []
+    __slots__ = (
+        *("awaited", "back", "due", "held", "hosted", "known", "losses", "named", "rules", "said", "seen", "settled"),
+        *("used", "used_ids"),
+    )
+
+    def __init__(self, state: Repair, known: Exchange | None) -> None:
+        self.rules = state.rules
+        self.said = [*state.said]
+        self.back = [*state.back]
+        self.held = [*state.held]
+        self.losses = [*state.losses]
+        self.seen = Growing(state.seen)
+        self.named = state.named
+        self.used_ids = state.used_ids
+        self.awaited = state.awaited
+        self.hosted = state.hosted
+        self.known = None if state.held or state.awaited or state.hosted else known
+        self.used: Growing | None = None
+        self.due: Due | None = None
+        self.settled: list[Exchange] = []
 
     def state(self) -> Repair:
-        said = tuple(self.said) if self.said else ()
-        held = tuple(self.held) if self.held else ()
-        losses = tuple(self.losses) if self.losses else ()
         used = self.used.done() if self.used is not None else self.used_ids
-        seen, back = self.seen.done(), tuple(self.back)
-        return Repair(self.rules, said, back, held, losses, seen, self.named, used, self.awaited, self.hosted)
+        said, back, held, losses = tuple(self.said), tuple(self.back), tuple(self.held), tuple(self.losses)
+        return Repair(self.rules, said, back, held, losses, self.seen.done(), self.named, used, self.awaited, self.hosted)
 
     def finish(self) -> Exchange | None:
         """Return the open exchange as it would be sent now. The fold is of no use afterwards: take its state first."""
@@ -407,9 +415,11 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         """Fold one message in. What is left of it counts: a message that is dropped comes between no two others."""
         sort, new = _sort(message), self.seen.add(message.id, message)
         left: Message | None = message
-        losses: list[Loss] | None = None
-        if sort != "words" or not new:
-            left = self._strip(message, sort, new, losses := [])
+        losses: list[Loss] = []
+        if sort == "mixed" or not new:
+            left = self._strip(message, sort, new, losses)
+        elif sort == "results":
+            left = self._keep_awaited(message, losses)
         if left is not None:
             if left.role == "assistant":
                 self._speak(left)
@@ -417,13 +427,11 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
                 if self.held:
                     self.let_go()
                 self.back.append(left)
-        if losses is not None:
-            if losses:
-                self.losses += losses
-            if sort == "mixed" and left is not None and any(type(block) is HostedBlock for block in left.blocks):
-                self.hosted = True
-        if self.known is not None:
-            self.known = None
+        if losses:
+            self.losses += losses
+        if sort == "mixed" and left is not None and any(type(block) is HostedBlock for block in left.blocks):
+            self.hosted = True
+        self.known = None
 
     def _strip(self, message: Message, sort: Sort, new: bool, losses: list[Loss]) -> Message | None:
         """Return what is left of a message; `new`: none before has its id."""
@@ -511,6 +519,8 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
     def _keep_awaited(self, message: Message, losses: list[Loss]) -> Message | None:
         """Return a user's message with those results only that are due."""
         if self.due is None:
+            if not self.back and has_all_results(message, self.said):
+                return message
             self.due = {}
             expect(self.due, self.said)
             expect(self.due, self.back)
@@ -521,23 +531,6 @@ class _Fold(msgspec.Struct, eq=False, gc=False):
         first = self.seen.get(message.id)
         same = isinstance(first, Message) and (first.role, first.blocks) == (message.role, message.blocks)
         return same or (message.id, message.role, message.blocks) in self.seen
-
-
-def _start_fold(state: Repair, known: Exchange | None) -> _Fold:
-    """Return a fold that goes on from a state. `known` is used only if its open exchange does not depend on what comes."""
-    return _Fold(
-        state.rules,
-        [*state.said],
-        [*state.back],
-        [*state.held],
-        [*state.losses],
-        Growing(state.seen),
-        state.named,
-        state.used_ids,
-        state.awaited,
-        state.hosted,
-        None if state.held or state.awaited or state.hosted else known,
-    )
 
 
 def _weighs(block: Block) -> bool:
@@ -551,15 +544,18 @@ def _is_empty(block: Block) -> bool:
 
 def _sort(message: Message) -> Sort:
     """Return what there is to a message: only `words`; `plain` blocks, none of which may have to be changed, as each may stand
-    here, says something and has no seal; or `mixed` ones."""
+    here, says something and has no seal; the same with `results`, which may have to go; or `mixed` ones."""
     sort: Sort = "words"
+    allowed = ALLOWED[message.role]
     for block in message.blocks:
         if type(block) is TextBlock:  # which may stand anywhere
             if block.seal is not None or not block.text.strip():
                 return "mixed"
-        elif type(block) is HostedBlock or type(block) not in ALLOWED[message.role] or block.seal is not None:
+        elif type(block) is HostedBlock or type(block) not in allowed or block.seal is not None:
             return "mixed"
-        else:
+        elif type(block) is ToolResult:
+            sort = "results"
+        elif sort == "words":
             sort = "plain"
     return sort if message.blocks else "mixed"
 

@@ -139,24 +139,28 @@ def report_length(ask: Ask, losses: list[Loss]) -> None:
 
 Place = tuple[str, int, int, str]
 """Section, number within it, offset within that, lifetime."""
+FragmentMark = tuple[int, int, str]
+"""Number of the fragment, offset within it, lifetime."""
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """Lifetimes by place: number of the tool, number of the system part; and, in order, fragment, offset and lifetime."""
+    """Lifetimes by place: number of the tool, number of the system part; and, in order, those in fragments."""
 
     tools: dict[int, str] = {}
     system: dict[int, str] = {}
-    fragments: list[tuple[int, int, str]] = []
+    fragments: list[FragmentMark] = []
 
 
 NO_MARKS = Marks()
+MOST_MOVING = 2
 
 
 class Wanted(msgspec.Struct, frozen=True):
     """The marks that are wanted, whatever the messages are: those before them in order, and limits for those in them.
 
     `room` is the most marks of a request, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
-    that move with the newest messages; empty when none do. `off`: no marks at all are wanted.
+    that move with the newest messages; empty when none do. `off`: no marks at all are wanted. `usual` are the marks on
+    `places` where these and the moving ones have room, with the lifetimes that they want; else None.
     """
 
     room: int
@@ -165,6 +169,7 @@ class Wanted(msgspec.Struct, frozen=True):
     moving: str = ""
     off: bool = False
     why: str = ""  # why no marks are sent, for the report
+    usual: Marks | None = None
 
 
 def plan_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
@@ -179,7 +184,9 @@ def plan_marks(ask: Ask, quirks: Quirks, ttls: Sequence[str]) -> Wanted:
         parts.setdefault(max(parts, default=len(system) - 1), moving)
     elif moving and ask.tools:
         tools.setdefault(len(ask.tools) - 1, moving)
-    return Wanted(room, ttls, _places_of(tools, parts), moving)
+    places, losses = _places_of(tools, parts), list[Loss]()
+    usual = _sort_marks((*places, ("fragments", 0, 0, moving)), ttls, losses) if len(places) + MOST_MOVING <= room else None
+    return Wanted(room, ttls, places, moving, usual=None if losses else usual)
 
 
 def plan_automatic_marks(ask: Ask) -> Wanted:
@@ -236,18 +243,15 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
         losses.append(loss_of("dropped", "cache.mark", wanted.why))
     if wanted.off or not (wanted.places or marked or wanted.moving):
         return NO_MARKS
+    moving = _list_moving(fragments, wanted.moving) if wanted.moving else []
+    if wanted.usual is not None and not marked:
+        return Marks(wanted.usual.tools, wanted.usual.system, moving)
     inside: list[Place] = []
     for number in marked:
         inside += [("fragments", number, place, ttl) for place, ttl in fragments[number].marks if ttl]
-    if wanted.moving:
-        number = len(fragments) - 2 if len(fragments) > 2 else 0
-        for fragment in fragments[number:]:
-            marks = fragment.marks
-            if marks and not marks[-1][1]:
-                inside.append(("fragments", number, marks[-1][0], wanted.moving))
-            number += 1
-        if marked:
-            inside.sort()
+    inside += [("fragments", *mark) for mark in moving]
+    if marked:
+        inside.sort()
     places, room = [*wanted.places, *inside] if wanted.places else inside, wanted.room
     if places and room <= 0:
         losses.append(loss_of("dropped", "cache.mark", "this endpoint takes none"))
@@ -256,6 +260,18 @@ def choose_marks(wanted: Wanted, fragments: Sequence[Fragment], marked: Sequence
         losses.append(loss_of("dropped", "cache.mark", f"{len(places)} were asked for, the endpoint takes {room}"))
         places = [*places[:1], *places[len(places) - room + 1 :]]
     return _sort_marks(places, wanted.ttls, losses)
+
+
+def _list_moving(fragments: Sequence[Fragment], ttl: str) -> list[FragmentMark]:
+    """Return the marks that move with the newest messages: at the end of the last ones, where none was asked for."""
+    found: list[FragmentMark] = []
+    number = max(0, len(fragments) - MOST_MOVING)
+    for fragment in fragments[number:]:
+        marks = fragment.marks
+        if marks and not marks[-1][1]:
+            found.append((number, marks[-1][0], ttl))
+        number += 1
+    return found
 
 
 def _sort_marks(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]) -> Marks:

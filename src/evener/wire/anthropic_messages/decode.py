@@ -5,7 +5,7 @@ block's end; a stream without `message_stop` is truncated, as is one that never 
 unknown events are notices, unknown blocks are kept verbatim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, final
 
 import msgspec
@@ -42,6 +42,19 @@ class _Counts(msgspec.Struct, gc=False):
     cache_read_input_tokens: Count = None
     output_tokens: Count = None
     output_tokens_details: _Details | None = None
+
+    def add(self, later: "_Counts") -> None:
+        """Replace what a later snapshot states."""
+        if later.input_tokens is not None:
+            self.input_tokens = later.input_tokens
+        if later.cache_creation_input_tokens is not None:
+            self.cache_creation_input_tokens = later.cache_creation_input_tokens
+        if later.cache_read_input_tokens is not None:
+            self.cache_read_input_tokens = later.cache_read_input_tokens
+        if later.output_tokens is not None:
+            self.output_tokens = later.output_tokens
+        if later.output_tokens_details is not None:
+            self.output_tokens_details = later.output_tokens_details
 
 
 Counted = _Counts | None | msgspec.UnsetType
@@ -342,7 +355,7 @@ class _Turn(msgspec.Struct, gc=False):
                     found.append(ReasoningDelta(event.index, delta.thinking))
                 else:
                     self._read_piece(event.index, delta, frame, found)
-            elif self._read_rare(event, found):
+            elif READ[type(event)](self, event, found):
                 return True
         return False
 
@@ -434,17 +447,12 @@ class _Turn(msgspec.Struct, gc=False):
         """Apply a usage snapshot: what it states replaces what was known."""
         if stated is msgspec.UNSET:
             return
-        new, old = stated or _Counts(), self.usage
-        if old is not None:
-            new = _Counts(
-                old.input_tokens if new.input_tokens is None else new.input_tokens,
-                old.cache_creation_input_tokens if new.cache_creation_input_tokens is None else new.cache_creation_input_tokens,
-                old.cache_read_input_tokens if new.cache_read_input_tokens is None else new.cache_read_input_tokens,
-                old.output_tokens if new.output_tokens is None else new.output_tokens,
-                old.output_tokens_details if new.output_tokens_details is None else new.output_tokens_details,
-            )
-        self.usage = new
-        found.append(d.UsageReported(_usage(new)))
+        known = self.usage
+        if known is None:
+            known = self.usage = stated or _Counts()
+        elif stated is not None:
+            known.add(stated)
+        found.append(d.UsageReported(_usage(known)))
 
     def _read_piece(self, index: int, delta: _MoreJson | _MoreSignature | Cited, frame: bytes, found: list[d.Delta]) -> None:
         """Add a piece to the block that has begun."""
@@ -460,35 +468,37 @@ class _Turn(msgspec.Struct, gc=False):
             if opened.kind == "tool_use":
                 found.append(ArgumentsDelta(index, delta.partial_json))
 
-    def _read_rare(
-        self,
-        event: _BlockBegun | _BlockEnded | _MessageStarted | _MessageFinished | _MessageStopped | Ping,
-        found: list[d.Delta],
-    ) -> bool:
-        if type(event) is _BlockBegun:
-            self.begin(event.index, event.content_block, {}, found)
-        elif type(event) is _BlockEnded:
-            self.complete(event.index, found)
-        elif type(event) is _MessageStarted:
-            if self.begun:
-                found.append(d.Failed(WireError(TWO_MESSAGES)))
-                return True
-            message, self.begun = event.message, True
-            found.insert(0, d.Started(message.id, message.model))
-            if message.diagnostics not in NOT_SAID:
-                found.append(d.Notice(DIAGNOSIS, bytes(message.diagnostics).decode()))
-            self.count(message.usage, found)
-        elif type(event) is _MessageFinished:
-            finish = event.delta
-            if finish and finish.stop_reason:
-                self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details, found)
-            self.count(event.usage, found)
-        elif type(event) is _MessageStopped:
-            for index in sorted(self.open) if self.open and not self.missing() else ():
-                self.complete(index, found)
-            found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
+    def _read_begun(self, event: _BlockBegun, found: list[d.Delta]) -> None:
+        self.begin(event.index, event.content_block, {}, found)
+
+    def _read_ended(self, event: _BlockEnded, found: list[d.Delta]) -> None:
+        self.complete(event.index, found)
+
+    def _read_started(self, event: _MessageStarted, found: list[d.Delta]) -> bool:
+        if self.begun:
+            found.append(d.Failed(WireError(TWO_MESSAGES)))
             return True
+        message, self.begun = event.message, True
+        found.insert(0, d.Started(message.id, message.model))
+        if message.diagnostics not in NOT_SAID:
+            found.append(d.Notice(DIAGNOSIS, bytes(message.diagnostics).decode()))
+        self.count(message.usage, found)
         return False
+
+    def _read_finished(self, event: _MessageFinished, found: list[d.Delta]) -> None:
+        finish = event.delta
+        if finish and finish.stop_reason:
+            self.stopped = _stop(finish.stop_reason, finish.stop_sequence or "", finish.stop_details, found)
+        self.count(event.usage, found)
+
+    def _read_stopped(self, event: _MessageStopped, found: list[d.Delta]) -> bool:  # noqa: ARG002 - as every way to read
+        for index in sorted(self.open) if self.open and not self.missing() else ():
+            self.complete(index, found)
+        found.append((self.stopped or d.Stopped("other")) if self.begun else d.Failed(TruncatedStream(NO_ANSWER)))
+        return True
+
+    def _read_ping(self, event: Ping, found: list[d.Delta]) -> None:
+        """Do nothing."""
 
     def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
         """Read an event or a piece of a block of unknown form; True when it is an error."""
@@ -515,6 +525,17 @@ class _Turn(msgspec.Struct, gc=False):
             opened.own |= {name: value.copy() for name, value in added.items() if name != "type"}
         else:
             found.append(d.Notice(event.delta.type if event.delta else event.type, frame.decode()))
+
+
+READ: dict[type[_Event], Callable[..., bool | None]] = {
+    _BlockBegun: _Turn._read_begun,
+    _BlockEnded: _Turn._read_ended,
+    _MessageStarted: _Turn._read_started,
+    _MessageFinished: _Turn._read_finished,
+    _MessageStopped: _Turn._read_stopped,
+    Ping: _Turn._read_ping,
+}
+"""How each event is read, but for the pieces of a block; True is returned at the last one."""
 
 
 def _usage(read: _Counts) -> Usage:
