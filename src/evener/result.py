@@ -189,7 +189,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
 
 def result_of(state: RunState, events: Iterable[ev.Event], *, log: str, warnings: Iterable[str] = ()) -> RunResult:
     """Return the result of the state's run, from the events of the run (others are passed over)."""
-    run = _Story(_of_run(events, state.run))
+    run = _Story(events)
     finished = state.finished
     last = run.last
     return RunResult(
@@ -239,17 +239,6 @@ def _inner(one: ev.InnerQuestion) -> Approval:
     )
 
 
-def _of_run(events: Iterable[ev.Event], run: str) -> list[ev.Event]:
-    found: list[ev.Event] = []
-    for event in events:
-        if type(event) is ev.Prompted:
-            found = []
-            if event.run != run:
-                continue
-        found.append(event)
-    return found
-
-
 class _Story:
     """What the events of a run tell, in one go. Records are in the model's order, whatever order the calls ended in.
 
@@ -257,45 +246,67 @@ class _Story:
     """
 
     def __init__(self, events: Iterable[ev.Event]) -> None:
-        self.last: ev.Replied | None = None
-        self.losses: dict[Loss, None] = {}
-        self.records: list[CallRecord] = []
-        self.requests: list[RequestRecord] = []
-        self.corrected = 0
-        places: dict[str, int] = {}  # where the calls of the last answer are
-        asked = ""
+        self._begin()
         for event in events:
             if type(event) is ev.ModelCalled:
-                asked = event.model
+                self._asked = event.model
             elif type(event) is ev.Replied:
-                places = self._find_reply(event, asked)
-            elif type(event) is ev.CallStarted or type(event) is ev.CallFinished:
-                if event.call in places:
-                    self._went_on(event, places[event.call])
-            elif type(event) is ev.Resumed:
-                for result in event.results:
-                    if result.call in places:
-                        self._went_on(result, places[result.call])
-            elif type(event) is ev.ModelFailed:
-                self.requests.append(RequestRecord(asked, error=f"{event.error}: {event.message}"))
+                self._find_reply(event)
+            elif type(event) is ev.CallStarted:
+                if event.call in self._places:
+                    place = self._places[event.call]
+                    self._keys[place] = event.key
+                    self._starts[place] += not event.verifying
+            elif type(event) is ev.CallFinished:
+                if event.call in self._places:
+                    self._results[self._places[event.call]] = event
+            else:
+                self._find_rare(event)
+        self.records = [*map(CallRecord, self._calls, self._results, self._keys, self._starts)]
 
-    def _find_reply(self, event: ev.Replied, asked: str) -> dict[str, int]:
+    def _begin(self) -> None:
+        """Forget what came before a prompt: it was of another run."""
+        self.last: ev.Replied | None = None
+        self.losses: dict[Loss, None] = {}
+        self.requests: list[RequestRecord] = []
+        self.corrected = 0
+        self._calls: list[ToolCall] = []
+        self._results: list[ev.CallFinished | None] = []
+        self._keys: list[str] = []
+        self._starts: list[int] = []
+        self._places: dict[str, int] = {}  # where the calls of the last answer are in these lists
+        self._asked = ""
+
+    def _find_rare(self, event: ev.Event) -> None:
+        match event:
+            case ev.Prompted():
+                self._begin()
+            case ev.Resumed(results=results):
+                for result in results:
+                    if result.call in self._places:
+                        self._results[self._places[result.call]] = result
+            case ev.ModelFailed():
+                self.requests.append(RequestRecord(self._asked, error=f"{event.error}: {event.message}"))
+
+    def _find_reply(self, event: ev.Replied) -> None:
         self.last = event
         self.corrected += bool(event.problems)
         usage = event.message.usage or Usage()
         self.requests.append(
             RequestRecord(
-                asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries, raw_blob=event.raw_blob
+                self._asked, usage, event.cost, event.exact, event.seconds, event.first, event.tries, raw_blob=event.raw_blob
             )
         )
         for loss in event.losses:
             self.losses[loss] = None
-        places: dict[str, int] = {}
+        self._places = {}
         for call in event.message.calls:
             if call.name != FINAL_RESULT:
-                places[call.id] = len(self.records)
-                self.records.append(CallRecord(call))
-        return places
+                self._places[call.id] = len(self._calls)
+                self._calls.append(call)
+                self._results.append(None)
+                self._keys.append("")
+                self._starts.append(0)
 
     def used(self, state: RunState) -> RunUsage:
         """What the run used, as far as these events tell its retries."""
@@ -306,10 +317,3 @@ class _Story:
             seconds=spent.seconds, failures=sum(bool(one.error) for one in self.requests), output_retries=self.corrected,
             tool_retries=tuple(sorted(retried.items())),
         )  # fmt: skip
-
-    def _went_on(self, event: ev.CallStarted | ev.CallFinished, place: int) -> None:
-        one = self.records[place]
-        if type(event) is ev.CallFinished:
-            self.records[place] = CallRecord(one.call, event, one.key, one.starts)
-        elif type(event) is ev.CallStarted:
-            self.records[place] = CallRecord(one.call, one.result, event.key, one.starts + (not event.verifying))

@@ -13,13 +13,14 @@ from evener.harness import Subagent
 from evener.harness.approvals import Decision
 from evener.observe import current_trace, join_trace, recorder
 from evener.observe.conventions import (
+    Attribute,
+    add_usage,
     cut_text,
     describe_messages,
     describe_tools,
     origin_attributes,
     provider_name,
     settings_attributes,
-    usage_attributes,
 )
 from evener.observe.metrics import Metrics
 from evener.observe.recorder import EndedRun, TraceSettings
@@ -391,7 +392,9 @@ def test_providers_are_called_what_the_conventions_call_them() -> None:
     known = {"anthropic:x": "anthropic", "google:x": "gcp.gemini", "google-vertex:x": "gcp.vertex_ai", "kimi:x": "moonshot_ai"}
     assert {model: provider_name(model) for model in known} == known
     assert provider_name("my-server:x") == "my-server"
-    assert "gen_ai.usage.cache_write.input_tokens" not in usage_attributes(Usage(1, 1))
+    found: dict[str, Attribute] = {}
+    add_usage(found, Usage(1, 1))
+    assert "gen_ai.usage.cache_write.input_tokens" not in found
 
 
 def test_metrics_are_written_as_prometheus_reads_them() -> None:

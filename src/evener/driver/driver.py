@@ -60,7 +60,7 @@ from evener.model.media import find_blocks
 from evener.model.seam import Answered, Askable, Asking, MediaAccess
 from evener.model.server_state import Rest, Resting
 from evener.model.stream import Answer, Stream
-from evener.observe.trace_context import TraceContext, current_trace, span_id, trace_id
+from evener.observe.trace_context import TraceContext, current_trace, trace_id
 from evener.policy.rules import OPEN, Policy
 from evener.store.protocol import Log, Staging
 from evener.tools.call import Calling, CallSite
@@ -946,7 +946,7 @@ class Driver:
 
     def _place_in_trace(self, what: str) -> TraceContext:
         """Return the span of a request or a call of this run, as the fold of the log will name it."""
-        outer, span = self._traced, span_id(self._teller.place.run, what)
+        outer, span = self._traced, (self._teller.place.run, what)
         if outer is None:
             return TraceContext(self._trace, span)
         return TraceContext(self._trace, span, outer.flags, outer.passed_on)

@@ -30,7 +30,7 @@ from evener.transcript.blocks import (
 from evener.transcript.message import Message
 from evener.transcript.reply import StopReason, Usage
 
-Attribute = str | int | float | bool | list[str]
+Attribute = str | int | float | bool | tuple[str, ...]
 SpanKind = Literal["agent", "model", "tool", "retry", "approval", "compaction"]
 
 OPERATIONS: Mapping[SpanKind, str] = {
@@ -118,7 +118,7 @@ def settings_attributes(settings: ModelSettings) -> dict[str, Attribute]:
         "gen_ai.request.top_k": settings.top_k,
         "gen_ai.request.seed": settings.seed,
         "gen_ai.request.reasoning.level": settings.effort,
-        "gen_ai.request.stop_sequences": list(settings.stop) or None,
+        "gen_ai.request.stop_sequences": tuple(settings.stop) or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -134,12 +134,10 @@ def origin_attributes(origin: Origin) -> dict[str, Attribute]:
     return {**found, "server.address": address.hostname, "server.port": port} if address.hostname else found
 
 
-def usage_attributes(usage: Usage) -> dict[str, Attribute]:
-    """Return the tokens of one call, or of many. Input includes what was read from and written to the cache."""
-    found: dict[str, Attribute] = {
-        "gen_ai.usage.input_tokens": usage.input_total,
-        "gen_ai.usage.output_tokens": usage.output_total,
-    }
+def add_usage(found: dict[str, Attribute], usage: Usage) -> None:
+    """Add the tokens of one call, or of many. Input includes what was read from and written to the cache."""
+    found["gen_ai.usage.input_tokens"] = usage.input_total
+    found["gen_ai.usage.output_tokens"] = usage.output_total
     if usage.cache_read:
         found["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read
     if usage.cache_write:
@@ -147,7 +145,6 @@ def usage_attributes(usage: Usage) -> dict[str, Attribute]:
         found["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write
     if usage.reasoning:
         found["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
-    return found
 
 
 # What was said.

@@ -1,8 +1,9 @@
 """What leaves a process of its spans: redacted attributes, as lines of JSON. Pure but for the secrets that it takes out."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 
 import msgspec
 
@@ -46,11 +47,15 @@ KEY_SHAPES = (
 """What looks like a key of any provider. A trace is read by others than its thread, so here a false alarm costs little.
 
 Repetitions are bounded where a text could repeat what stands before them: looking for these holds up the whole process."""
-KEY_WORDS = (
-    *"k- k_ ai- ai_ hf r8 npm pypi glpat tgp nvapi pplx fw whsec dop_v1 lin_api ghp_ gho_ ghu_ ghs_ ghr_ github xox".split(),
-    *"akia asia abia acca aiza ya29 eyj -----begin bearer basic :// key secret passw token".split(),
-)
-"""In lower case: all that looks like a key holds one of these. They are looked for first, as all shapes take long."""
+KEY_WORDS = "AKIA ASIA ABIA ACCA AIza ya29 eyJ xox lin_api dop_v1 github_pat -----BEGIN ://".split()
+CASELESS_KEY_WORDS = "bearer basic key secret passw token".split()
+"""All that looks like a key holds one of these words, the latter in any case, or a `-` or `_` after one of the prefixes. They
+are looked for first, as all shapes take long."""
+KEY_PREFIXES = tuple("sk pk rk xk sai pai rai xai hf r8 npm pypi glpat tgp nvapi pplx fw whsec ghp gho ghu ghs ghr".split())
+LONGEST_PREFIX = max(map(len, KEY_PREFIXES))
+
+ENCODER = msgspec.json.Encoder()
+CONTENT = attrgetter("content")
 
 
 @cache
@@ -61,9 +66,10 @@ def trace_funnel() -> Funnel:
 
 def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -> Iterator[TraceSpan]:
     """Yield spans without secrets: names and attributes too, as a tool or an error may be called anything."""
-    spans = tuple(spans)
-    if not content and funnel is trace_funnel() and not _may_hold_secrets("\n".join(_list_texts(spans))):
-        yield from (span if not span.content else msgspec.structs.replace(span, content={}) for span in spans)
+    spans = list(spans)
+    if not content and funnel is trace_funnel() and not _may_hold_secrets(_list_texts(spans)):
+        told = any(map(CONTENT, spans))
+        yield from [msgspec.structs.replace(span, content={}) for span in spans] if told else spans
         return
     clean = _RedactedTexts(funnel)
     for span in spans:
@@ -76,29 +82,43 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
         )
 
 
-def _list_texts(spans: Iterable[TraceSpan]) -> set[str]:
-    """Return all texts of the spans but what was said."""
-    found: set[str] = set()
+def _list_texts(spans: Iterable[TraceSpan]) -> list[str]:
+    """Return all texts of the spans but what was said, each once."""
+    found: set[Attribute] = set()
     for span in spans:
-        found.add(span.name)
-        found.add(span.error)
-        for value in span.attributes.values():
-            if type(value) is str:
-                found.add(value)
-            elif type(value) is list:
-                found.update(value)
-    return found
+        found.update(span.attributes.values(), (span.name, span.error))
+    texts: list[str] = []
+    for one in found:
+        if type(one) is str:
+            texts.append(one)
+        elif type(one) is tuple:
+            texts += one
+    return texts
 
 
-def _may_hold_secrets(text: str) -> bool:
-    """False if certainly nothing would be taken out of any line of the text, and no line is too long.
+def _may_hold_secrets(texts: Sequence[str]) -> bool:
+    """False if certainly nothing would be taken out of any of these texts, and none is too long.
 
     Not so certain of letters beyond ASCII: some of them are the same as others where case is ignored.
     """
-    if len(text) > CUT or not text.isascii() or known_net().may_hold(text.encode()):
+    text = "\n".join(texts)
+    if not text.isascii() or (len(text) > CUT and max(map(len, texts)) > CUT):
         return True
+    return known_net().may_hold(text.encode()) or may_look_like_key(text)
+
+
+def may_look_like_key(text: str) -> bool:
+    """False if certainly none of the shapes is in this text of ASCII letters."""
+    for word in KEY_WORDS:
+        if word in text:
+            return True
     lower = text.lower()
-    return any(word in lower for word in KEY_WORDS)
+    for word in CASELESS_KEY_WORDS:
+        if word in lower:
+            return True
+    # Searching for each prefix would take longer. Most ids of a run have the same few letters before a mark.
+    before = {part[-LONGEST_PREFIX:] for part in text.replace("-", "_").split("_")}
+    return any([end.endswith(KEY_PREFIXES) for end in before])
 
 
 class _RedactedTexts(dict[str, str]):
@@ -110,7 +130,7 @@ class _RedactedTexts(dict[str, str]):
         self._shaped = funnel is trace_funnel()
 
     def __missing__(self, text: str) -> str:
-        found = self[text] = text if self._shaped and not _may_hold_secrets(text) else self._funnel.text(text)
+        found = self[text] = text if self._shaped and not _may_hold_secrets((text,)) else self._funnel.text(text)
         return found
 
 
@@ -118,8 +138,8 @@ def _redact(value: Attribute, clean: _RedactedTexts) -> Attribute:
     match value:
         case str():
             return clean[value][:CUT]
-        case list():
-            return [clean[one][:CUT] for one in value]
+        case tuple():
+            return tuple([clean[one][:CUT] for one in value])
         case _:
             return value
 
@@ -131,4 +151,4 @@ def attributes_of(span: TraceSpan) -> dict[str, Attribute]:
 
 def encode_spans(spans: Iterable[TraceSpan]) -> bytes:
     """Return spans as lines of JSON."""
-    return b"".join(msgspec.json.encode(span) + b"\n" for span in spans)
+    return ENCODER.encode_lines(spans)

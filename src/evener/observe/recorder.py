@@ -180,7 +180,7 @@ def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
         again=run.again,
         content=content,
     )
-    return list(redact_spans((span for span in found if span.end), trace_funnel(), content=content))
+    return list(redact_spans([span for span in found if span.end], trace_funnel(), content=content))
 
 
 def _open_sinks(settings: TraceSettings) -> list[SpanSink]:

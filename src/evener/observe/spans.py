@@ -5,15 +5,17 @@ request, each call (from its first start to its result, however often it was sta
 before a retry. Past runs give the same spans with the same ids as live ones.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from evener import events as ev
 from evener.observe import conventions as names
 from evener.observe.conventions import Attribute, SpanKind
-from evener.observe.trace_context import TraceContext, parse_traceparent, span_id, trace_id
+from evener.observe.trace_context import parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock, ToolResult
 from evener.transcript.message import Message
@@ -63,16 +65,17 @@ def fold_spans(
     were there when it stopped before are left out, unless its process died. `content`: what was said is captured, too. It is
     not redacted here.
     """
-    fold = _SpanFold(log, agent, content=content)
+    events = tuple(events)
+    fold = _SpanFold(log, agent, events, first, content=content)
     if config is not None:
         fold.open(config)
     fold.thread = thread or log
     known: set[tuple[str, float]] = set()
+    often, rarely = fold.often(), fold.take_rare
     for seq, event in enumerate(events, first):
         if seq <= again and (seq == again or isinstance(event, GOES_ON)) and not fold.is_busy:
             known = {(span.span, span.end) for span in fold.spans if span.end}
-        fold.take(seq, event)
-        fold.last = event.at
+        often.get(type(event), rarely)(seq, event)
     found = [span for span in fold.spans if (span.span, span.end) not in known] if known else fold.spans
     for span in found:
         if 0 < span.end < span.start:  # the clock was set back
@@ -80,15 +83,23 @@ def fold_spans(
     return found
 
 
+class _Common(msgspec.Struct, frozen=True):
+    """What all spans of one model, or of one tool, have in common. The attributes are copied, never changed."""
+
+    name: str
+    attributes: dict[str, Attribute]
+
+
 class _SpanFold:
     """The fold. `_calls`, `_questions` and `_request` are the spans that are open."""
 
-    def __init__(self, log: str, agent: str, *, content: bool) -> None:
+    def __init__(self, log: str, agent: str, events: Sequence[ev.Event], first: int, *, content: bool) -> None:
         self.spans: list[TraceSpan] = []
+        self._events, self._first = events, first
         self._log, self._agent, self._content = log, agent, content
         self.thread = log
         self._run = ""
-        self._context = TraceContext("", "")
+        self._trace = self._own = ""  # ids of the trace, and of the run's span
         self._root: TraceSpan | None = None
         self._request: TraceSpan | None = None
         self._retry: TraceSpan | None = None
@@ -100,10 +111,11 @@ class _SpanFold:
         self._system: tuple[TextBlock, ...] = ()
         self._told: list[Message] = []  # since the last request
         self._results: list[ToolResult] = []
-        self._usage, self._cost = Usage(), Decimal(0)
-        self.last = 0.0  # when the event before was
+        self._usages: list[Usage] = []  # of the run
+        self._cost = Decimal(0)
         self._settings: ModelSettings | None = None
-        self._models: dict[str, dict[str, Attribute]] = {}  # what is said of each
+        self._models: dict[str, _Common] = {}
+        self._called_tools: dict[str, _Common] = {}
         self._origin: tuple[Origin | None, dict[str, Attribute]] = (None, {})  # of the last answer, and what is said of it
 
     @property
@@ -111,19 +123,16 @@ class _SpanFold:
         """True while a request or a call is under way: no run stops like that, only its process."""
         return self._request is not None or not self._calls.keys() <= self._paused
 
-    def take(self, seq: int, event: ev.Event) -> None:
-        if type(event) is ev.ModelCalled:
-            self._called(seq, event)
-        elif type(event) is ev.Replied:
-            self._replied(event)
-        elif type(event) is ev.CallStarted:
-            self._started(seq, event)
-        elif type(event) is ev.CallFinished:
-            self._finished(event)
-        else:
-            self._take_rare(seq, event)
+    def often(self) -> Mapping[type[ev.Event], Callable[[int, Any], None]]:
+        """Return what takes the events of every turn. Others are for `take_rare`."""
+        return {
+            ev.ModelCalled: self._called,
+            ev.Replied: self._replied,
+            ev.CallStarted: self._started,
+            ev.CallFinished: self._finished,
+        }
 
-    def _take_rare(self, seq: int, event: ev.Event) -> None:
+    def take_rare(self, seq: int, event: ev.Event) -> None:
         match event:
             case ev.ModelFailed():
                 self._failed(seq, event)
@@ -145,6 +154,7 @@ class _SpanFold:
                 self._agent = self._agent or event.harness.rpartition("/")[2]
             case ev.Configured():
                 self._tools, self._system = event.tools, event.system
+        self._models, self._called_tools = {}, {}
 
     # The run.
 
@@ -157,7 +167,7 @@ class _SpanFold:
             case ev.Resumed():
                 self._interrupt(event.at)
                 for result in event.results:
-                    self._finished(result)
+                    self._finished(seq, result)
             case ev.Steered():
                 self._told.append(event.message)
             case ev.Finished():
@@ -166,17 +176,22 @@ class _SpanFold:
     def _prompted(self, seq: int, event: ev.Prompted) -> None:
         self._give_up(event.at)
         outer = parse_traceparent(event.trace) if event.trace else None
-        self._run, self._usage, self._cost, self._settings = event.run, Usage(), Decimal(0), event.settings
-        self._context = TraceContext(outer.trace if outer else trace_id(event.run), span_id(event.run))
-        self._root = self._begin("agent", seq, event.at, self._agent, span="", parent=outer.span if outer else "")
-        self._root.attributes |= {
+        self._run, self._usages, self._cost = event.run, [], Decimal(0)
+        self._settings, self._models = event.settings, {}
+        self._trace, self._own = outer.trace if outer else trace_id(event.run), span_id(event.run)
+        about: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": self.thread,
             "evener.run.id": event.run,
             "evener.log.id": self._log,
         }
         if self._agent:
-            self._root.attributes["gen_ai.agent.name"] = self._agent
+            about["gen_ai.agent.name"] = self._agent
+        self._root = TraceSpan(
+            kind="agent", name=names.name_span("agent", self._agent), trace=self._trace, span=self._own,
+            parent=outer.span if outer else "", start=event.at, seq=seq, attributes=about,
+        )  # fmt: skip
+        self.spans.append(self._root)
         self._told.append(event.message)
         if self._content:
             self._root.content["gen_ai.input.messages"] = names.describe_messages((event.message,))
@@ -190,7 +205,7 @@ class _SpanFold:
         if root is None:
             return
         root.end = event.at
-        root.attributes |= names.usage_attributes(self._usage)
+        names.add_usage(root.attributes, _sum_usages(self._usages))
         root.attributes["evener.stop"] = event.cause
         root.attributes["evener.cost.usd"] = float(self._cost)
         if event.cause in ("provider_error", "unexpected"):
@@ -216,23 +231,27 @@ class _SpanFold:
     def _called(self, seq: int, event: ev.ModelCalled) -> None:
         if self._retry is not None:
             self._retry.end, self._retry = event.at, None
-        asked = self._models.get(event.model)
-        if asked is None:
-            asked = self._models[event.model] = names.model_attributes(event.model)
-        model = str(asked["gen_ai.request.model"])
-        span = self._begin("model", seq, event.at, model, span=event.id or f"model {seq}")
-        span.attributes = {**asked, "gen_ai.conversation.id": self.thread}
+        common = self._models.get(event.model) or self._describe_model(event.model)
+        said = common.attributes.copy()
         if event.rests is not None and event.rests.mode == "chain":
-            span.attributes["gen_ai.request.previous_response.id"] = event.rests.id
-        if self._settings is not None:
-            span.attributes |= names.settings_attributes(self._settings)
+            said["gen_ai.request.previous_response.id"] = event.rests.id
+        span = self._begin("model", seq, event.at, common.name, said, event.id or f"model {seq}")
         if self._content:
             self._say(span, event)
-        self._told, self._results = [], []
+            self._told, self._results = [], []
         self._request = span
+
+    def _describe_model(self, model: str) -> _Common:
+        """Return what the requests of this run to a model have in common. The first model that is asked is that of the run."""
+        asked = names.model_attributes(model)
+        said = {**asked, "gen_ai.conversation.id": self.thread}
+        if self._settings is not None:
+            said |= names.settings_attributes(self._settings)
         if self._root is not None and "gen_ai.request.model" not in self._root.attributes:
             self._root.attributes["gen_ai.provider.name"] = asked["gen_ai.provider.name"]
-            self._root.attributes["gen_ai.request.model"] = model
+            self._root.attributes["gen_ai.request.model"] = asked["gen_ai.request.model"]
+        common = self._models[model] = _Common(names.name_span("model", str(asked["gen_ai.request.model"])), said)
+        return common
 
     def _say(self, span: TraceSpan, event: ev.ModelCalled) -> None:
         """Capture what is new in this request: what came before is in the spans before it."""
@@ -244,16 +263,19 @@ class _SpanFold:
         if self._tools:
             span.content["gen_ai.tool.definitions"] = names.describe_tools(self._tools)
 
-    def _replied(self, event: ev.Replied) -> None:
+    def _replied(self, seq: int, event: ev.Replied) -> None:
+        del seq
         span, self._request = self._request, None
         usage = event.message.usage or Usage()
-        self._usage, self._cost = self._usage + usage, self._cost + event.cost
-        self._asked = {call.id: call.raw for call in event.message.calls} if self._content else {}
+        self._usages.append(usage)
+        self._cost += event.cost
+        if self._content:
+            self._asked = {call.id: call.raw for call in event.message.calls}
         if span is None:
             return
         span.end, said = event.at, span.attributes
-        said |= names.usage_attributes(usage)
-        said["gen_ai.response.finish_reasons"] = [names.finish_reason(event.stop.reason)]
+        names.add_usage(said, usage)
+        said["gen_ai.response.finish_reasons"] = (names.finish_reason(event.stop.reason),)
         said["gen_ai.response.time_to_first_chunk"] = event.first
         said["evener.cost.usd"] = float(event.cost)
         if event.message.origin is not None:
@@ -263,7 +285,7 @@ class _SpanFold:
         if event.tries > 1:
             said["evener.tries"] = event.tries
         if event.losses:
-            said["evener.losses"] = [loss.code for loss in event.losses]
+            said["evener.losses"] = tuple([loss.code for loss in event.losses])
         if event.stop.reason == "compacted":
             said["gen_ai.conversation.compacted"] = True
         if self._content:
@@ -288,24 +310,27 @@ class _SpanFold:
                 span.attributes["http.response.status_code"] = event.status
             if self._content:
                 span.content["evener.error.message"] = event.message
-        self._retry = self._begin("retry", seq, event.at, event.error, span=f"retry {seq}")
-        self._retry.attributes["error.type"] = event.error
+        name = names.name_span("retry", event.error)
+        self._retry = self._begin("retry", seq, event.at, name, {"error.type": event.error}, f"retry {seq}")
 
     # The context.
 
     def _shortened(self, seq: int, event: ev.Compacted | ev.CompactionFailed | ev.Evicted) -> None:
         """Add a span from the event before to this one: the log says when a context was shortened, not since when."""
-        what = "eviction" if isinstance(event, ev.Evicted) else ""
-        span = self._begin("compaction", seq, self.last or event.at, what, span=f"compaction {seq}")
+        name = names.name_span("compaction", "eviction" if isinstance(event, ev.Evicted) else "")
+        about: dict[str, Attribute] = {"gen_ai.conversation.id": self.thread, "evener.compaction.cause": event.cause}
+        since = self._events[seq - self._first - 1].at if seq > self._first else 0.0
+        span = self._begin("compaction", seq, since or event.at, name, about, f"compaction {seq}")
         span.end = event.at
-        span.attributes |= {"gen_ai.conversation.id": self.thread, "evener.compaction.cause": event.cause}
         if not isinstance(event, ev.CompactionFailed):
             span.attributes |= {"evener.compaction.tokens": event.tokens, "evener.compaction.saved": event.saved}
         if isinstance(event, ev.Evicted):
             span.attributes["evener.compaction.blocks"] = len(event.cuts)
             return
-        self._usage, self._cost = self._usage + event.usage, self._cost + event.cost
-        span.attributes |= {**names.usage_attributes(event.usage), "evener.cost.usd": float(event.cost)}
+        self._usages.append(event.usage)
+        self._cost += event.cost
+        names.add_usage(span.attributes, event.usage)
+        span.attributes["evener.cost.usd"] = float(event.cost)
         span.attributes |= {**names.asked_attributes(event.model), "gen_ai.conversation.compacted": True}
         if isinstance(event, ev.CompactionFailed):
             span.error = span.attributes["error.type"] = "compaction_failed"
@@ -321,23 +346,32 @@ class _SpanFold:
         self._paused.discard(event.call)
         if event.call in self._calls:
             return
-        span = self._begin("tool", seq, event.at, event.tool, span=event.key or event.call)
-        span.attributes = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": event.tool,
-            "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": event.call,
-            "gen_ai.conversation.id": self.thread,
-        }
-        for tool in self._tools:
-            if tool.name == event.tool and tool.description:
-                span.attributes["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
-                break
+        common = self._called_tools.get(event.tool) or self._describe_tool(event.tool)
+        said = common.attributes.copy()
+        said["gen_ai.tool.call.id"] = event.call
+        span = self._begin("tool", seq, event.at, common.name, said, event.key or event.call)
         if event.call in self._asked:
             span.content["gen_ai.tool.call.arguments"] = names.cut_text(self._asked[event.call])
         self._calls[event.call] = span
 
-    def _finished(self, event: ev.CallFinished) -> None:
+    def _describe_tool(self, name: str) -> _Common:
+        """Return what the calls of a tool have in common. Each call puts its own id in."""
+        said: dict[str, Attribute] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": "",
+            "gen_ai.conversation.id": self.thread,
+        }
+        for tool in self._tools:
+            if tool.name == name and tool.description:
+                said["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
+                break
+        common = self._called_tools[name] = _Common(names.name_span("tool", name), said)
+        return common
+
+    def _finished(self, seq: int, event: ev.CallFinished) -> None:
+        del seq
         if self._content:
             self._results.append(ToolResult(event.call, event.content, not event.ok))
         span = self._calls.pop(event.call, None)
@@ -350,7 +384,8 @@ class _SpanFold:
             span.attributes["error.type"] = span.error
         if event.nested is not None:
             span.attributes["evener.nested.cost.usd"] = float(event.nested.cost)
-            self._usage, self._cost = self._usage + event.nested.usage, self._cost + event.nested.cost
+            self._usages.append(event.nested.usage)
+            self._cost += event.nested.cost
         if self._content:
             text = "\n".join(block.text for block in event.content if isinstance(block, TextBlock))
             span.content["gen_ai.tool.call.result"] = names.cut_text(text)
@@ -361,21 +396,25 @@ class _SpanFold:
         match event:
             case ev.ApprovalAsked():
                 for question in event.questions:
-                    what = f"approval {event.id} {question.key}"
-                    span = self._begin("approval", seq, event.at, event.interrupt, span=what)
-                    span.attributes["evener.approval.key"] = question.key
-                    self._questions[event.id, question.key] = span
+                    name, what = names.name_span("approval", event.interrupt), f"approval {event.id} {question.key}"
+                    about: dict[str, Attribute] = {"evener.approval.key": question.key}
+                    self._questions[event.id, question.key] = self._begin("approval", seq, event.at, name, about, what)
             case ev.ApprovalDecided():
                 found = self._questions.pop((event.id, event.key), None)
                 if found is not None:
                     found.end = event.at
                     found.attributes["evener.approval.verdict"] = event.verdict
 
-    def _begin(self, kind: SpanKind, seq: int, at: float, what: str, *, span: str, parent: str | None = None) -> TraceSpan:
-        own = span_id(self._run, span) if span else self._context.span
+    def _begin(self, kind: SpanKind, seq: int, at: float, name: str, about: dict[str, Attribute], what: str) -> TraceSpan:
+        """Add a span inside the run. It keeps `about` as its attributes; `what` tells it from others of the run."""
         made = TraceSpan(
-            kind=kind, name=names.name_span(kind, what), trace=self._context.trace, span=own,
-            parent=self._context.span if parent is None else parent, start=at, seq=seq, attributes={}, content={},
+            kind=kind, name=name, trace=self._trace, span=span_id(self._run, what), parent=self._own, start=at, seq=seq,
+            attributes=about,
         )  # fmt: skip
         self.spans.append(made)
         return made
+
+
+def _sum_usages(usages: list[Usage]) -> Usage:
+    """Return their sum. `+` would make and check a value for each."""
+    return Usage(*map(sum, zip(*map(astuple, usages), strict=True)))

@@ -21,12 +21,20 @@ KNOWN = 0b11
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """A place in a trace: hex ids of the trace and of the span. `passed_on`: requests and tools are told of it."""
+    """A place in a trace: hex ids of the trace and of the span. `passed_on`: requests and tools are told of it.
+
+    `place` is the id of the span, or the run and what the span is in it: the id is a hash, and most tools never read it.
+    """
 
     trace: str
-    span: str
+    place: str | tuple[str, str]
     flags: str = SAMPLED
     passed_on: bool = False
+
+    @property
+    def span(self) -> str:
+        """The hex id of the span."""
+        return self.place if isinstance(self.place, str) else span_id(*self.place)
 
     @property
     def header(self) -> str:
