@@ -45,6 +45,8 @@ from evener.wire.sse import SseReader
 
 NONE_YET = Usage()
 UNNAMED = Started("", "")
+PIECES = {TextDelta: "text", ReasoningDelta: "reasoning", ArgumentsDelta: "call"}
+"""Nearly all deltas of a stream, and the kind of block that each begins."""
 CUT = ("length", "context_full", "refusal")
 """Reasons to stop that cut an answer in the middle."""
 
@@ -76,10 +78,10 @@ class Assembler(msgspec.Struct, gc=False):
         """Fold deltas in, in order."""
         parts = self._parts
         for delta in deltas:
-            if type(delta) is TextDelta or type(delta) is ArgumentsDelta:  # nearly all deltas of a stream
+            if type(delta) is TextDelta or type(delta) is ArgumentsDelta or type(delta) is ReasoningDelta:
                 part = parts.get(delta.index)
                 if part is None:
-                    parts[delta.index] = _Part("text" if type(delta) is TextDelta else "call", [delta.text])
+                    parts[delta.index] = _Part(PIECES[type(delta)], [delta.text])
                 else:
                     part.pieces.append(delta.text)
             else:
@@ -87,9 +89,6 @@ class Assembler(msgspec.Struct, gc=False):
 
     def _start(self, delta: d.Started) -> None:
         self._started = delta
-
-    def _reason(self, delta: d.ReasoningDelta) -> None:
-        self._part(delta.index, "reasoning").pieces.append(delta.text)
 
     def _cite(self, delta: d.CitationAdded) -> None:
         self._part(delta.index, "text").citations.append(delta.citation)
@@ -146,7 +145,6 @@ class Assembler(msgspec.Struct, gc=False):
 
 FOLDS: dict[type[d.Delta], Callable[..., None]] = {
     d.Started: Assembler._start,
-    d.ReasoningDelta: Assembler._reason,
     d.CitationAdded: Assembler._cite,
     d.SealAdded: Assembler._seal,
     d.CallBegun: Assembler._begin_call,
@@ -158,7 +156,7 @@ FOLDS: dict[type[d.Delta], Callable[..., None]] = {
     d.Notice: Assembler._note,
     d.Failed: Assembler._fail,
 }
-"""How each kind of delta is folded in, but for pieces of text and of arguments. By a table, as a chain of comparisons costs
+"""How each kind of delta is folded in, but for the pieces. By a table, as a chain of comparisons costs
 more than all that is compared."""
 
 
