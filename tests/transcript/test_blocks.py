@@ -176,7 +176,7 @@ class Loud(str):
     """A str that is not one."""
 
 
-class Wider(TextBlock, frozen=True, tag="text", tag_field="kind"):
+class Wider(TextBlock, frozen=True, tag="text", tag_field="kind"):  # type: ignore[misc]
     """A block that could not be read back."""
 
     more: int = 0

@@ -191,6 +191,7 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         check_type(self.end, (int,), "Citation.end")
 
 
+@final
 class TextBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
@@ -261,6 +262,7 @@ Source = Inline | Remote | Stored | Uploaded
 SOURCES: tuple[type, ...] = get_args(Source)
 
 
+@final
 class ImageBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
@@ -279,6 +281,7 @@ class ImageBlock(
         _check_marks(self)
 
 
+@final
 class DocumentBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="document", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
@@ -297,6 +300,7 @@ class DocumentBlock(
         _check_marks(self)
 
 
+@final
 class ReasoningBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
@@ -324,6 +328,7 @@ class ReasoningBlock(
         return counted | json_object(self.seal.data, "The seal of a reasoning block") if self.seal else counted
 
 
+@final
 class ToolCall(
     msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
@@ -372,6 +377,7 @@ class ToolCall(
         return True
 
 
+@final
 class ToolResult(
     msgspec.Struct, frozen=True, tag_field="kind", tag="tool_result", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):

@@ -544,14 +544,14 @@ def _is_empty(block: Block) -> bool:
 
 def _sort(message: Message) -> Sort:
     """Return what there is to a message: only `words`; `plain` blocks, none of which may have to be changed, as each may stand
-    here, says something and has no seal; the same with `results`, which may have to go; or `mixed` ones."""
+    here, says something and has no name of its provider's; the same with `results`, which may have to go; or `mixed` ones."""
     sort: Sort = "words"
     allowed = ALLOWED[message.role]
     for block in message.blocks:
         if type(block) is TextBlock:  # which may stand anywhere
-            if block.seal is not None or not block.text.strip():
+            if (block.seal is not None and block.seal.id) or not block.text.strip():
                 return "mixed"
-        elif type(block) is HostedBlock or type(block) not in allowed or block.seal is not None:
+        elif type(block) is HostedBlock or type(block) not in allowed or (block.seal is not None and block.seal.id):
             return "mixed"
         elif type(block) is ToolResult:
             sort = "results"
@@ -565,7 +565,7 @@ def _clean(message: Message, named: Growing, losses: list[Loss]) -> Message | No
     for block in message.blocks:
         fitting = _fit(block, message, losses)
         once = _once(fitting, message, named, losses) if fitting else None
-        if isinstance(once, TextBlock) and _is_empty(once) and not (once.seal and message.role == "assistant"):
+        if type(once) is TextBlock and _is_empty(once) and not (once.seal and message.role == "assistant"):
             losses.append(loss_in("repaired", "text", "it was empty", message, block))
         elif once:
             kept.append(once)
@@ -580,10 +580,10 @@ def _clean(message: Message, named: Growing, losses: list[Loss]) -> Message | No
 
 def _fit(block: Block, message: Message, losses: list[Loss]) -> Block | None:
     """Return the block if this message may hold it, the line that stands for it, or nothing."""
-    if not isinstance(block, ALLOWED[message.role]):
+    if type(block) not in ALLOWED[message.role]:
         losses.append(loss_in("repaired", block.kind, f"a {message.role} message cannot hold it", message, block))
         return None
-    if isinstance(block, HostedBlock) and block.role not in ("", message.role):
+    if type(block) is HostedBlock and block.role not in ("", message.role):
         why = f"a {message.role} message cannot hold it; a line of text replaces it"
         losses.append(loss_in("repaired", "hosted", why, message, block))
         return TextBlock(block.line)
@@ -594,18 +594,18 @@ def _once(block: Block, message: Message, named: Growing, losses: list[Loss]) ->
     """Return the block, or what stands for it when the provider's name for it was used before. Parts of one text share one."""
     name = _name(block)
     if name not in named:
-        if name and not isinstance(block, TextBlock):
+        if name and type(block) is not TextBlock:
             named.add(name)
         return block
     why = "the same sealed block occurs twice; the second is sent without its seal"
     losses.append(loss_in("repaired", block.kind, why, message, block))
-    if isinstance(block, HostedBlock):
+    if type(block) is HostedBlock:
         return TextBlock(block.line)
-    return None if isinstance(block, ReasoningBlock) else replace(block, seal=None)
+    return None if type(block) is ReasoningBlock else replace(block, seal=None)
 
 
 def _name(block: Block) -> str:
-    if isinstance(block, HostedBlock):
+    if type(block) is HostedBlock:
         return block.id
     return block.seal.id if block.seal else ""
 

@@ -413,19 +413,16 @@ def _message(out: ExchangeWriter, role: str, messages: Sequence[Message]) -> Non
 
 def _block(out: ExchangeWriter, block: Block, role: str, message: Message, lead: str) -> None:
     """Write one block, or what can go of it."""
-    match block:
-        case TextBlock():
-            _text(out, block, lead)
-        case ToolCall():
-            _call(out, block)
-        case ToolResult():
-            _result(out, block)
-        case ReasoningBlock():
-            _reasoning(out, block, message)
-        case ImageBlock() | DocumentBlock() | HostedBlock():
-            out.block(_write_plain(out, block, role), block.cache, out.comma)
-        case _:
-            assert_never(block)
+    if type(block) is ToolCall:
+        _call(out, block)
+    elif type(block) is ToolResult:
+        _result(out, block)
+    elif type(block) is TextBlock:
+        _text(out, block, lead)
+    elif type(block) is ReasoningBlock:
+        _reasoning(out, block, message)
+    else:
+        out.block(_write_plain(out, block, role), block.cache, out.comma)
 
 
 def _text(out: ExchangeWriter, block: TextBlock, lead: str) -> None:

@@ -338,22 +338,19 @@ def _write_turn(out: ExchangeWriter, message: Message) -> list[Part]:
     parts: list[Part] = []
     signs = bool(out.quirks.call_signature)
     for block in message.blocks:
-        match block:
-            case TextBlock():
-                parts += _text(out, block, message)
-            case ReasoningBlock():
-                parts += _reasoning(out, block)
-            case ToolCall():
-                parts.append((_call(out, block, signs=signs), block.cache))
-                signs = False
-            case ImageBlock() | DocumentBlock():
-                parts.append((_media(out, block) or _line(out, block), block.cache))
-            case HostedBlock():
-                parts.append((_write_hosted(out, block, message), block.cache))
-            case ToolResult():
-                out.drop("tool_result", "a model's turn cannot hold it", block)
-            case _:
-                assert_never(block)
+        if type(block) is ToolCall:
+            parts.append((_call(out, block, signs=signs), block.cache))
+            signs = False
+        elif type(block) is TextBlock:
+            parts += _text(out, block, message)
+        elif type(block) is ReasoningBlock:
+            parts += _reasoning(out, block)
+        elif type(block) is HostedBlock:
+            parts.append((_write_hosted(out, block, message), block.cache))
+        elif type(block) is ToolResult:
+            out.drop("tool_result", "a model's turn cannot hold it", block)
+        else:
+            parts.append((_media(out, block) or _line(out, block), block.cache))
     return parts
 
 
@@ -466,15 +463,15 @@ def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCal
     for block in result.content:
         if block.cache:
             out.drop("cache.mark", NO_MARKS, block, at="cache")
-        if isinstance(block, TextBlock):
+        if type(block) is TextBlock:
             texts.append(block.text)
             out.report_citations(block, UNCITED)
             _open_seal(out, block)  # only reported: a response is words, and no reader seals them
             continue
-        value = _list_hosted_fields(out, block) if isinstance(block, HostedBlock) else _media(out, block)
+        value = _list_hosted_fields(out, block) if type(block) is HostedBlock else _media(out, block)
         if value is None:
             texts.append(str(_line(out, block)["text"]))
-        elif isinstance(block, HostedBlock) or _type_of(value) in out.quirks.result_parts:
+        elif type(block) is HostedBlock or _type_of(value) in out.quirks.result_parts:
             media.append(value)
         else:
             out.degrade("tool_result.media", "a function's response cannot hold it here; it stands after the results", block)

@@ -450,16 +450,16 @@ def _join_texts(out: ExchangeWriter, parts: list[Part]) -> list[Part]:
 
 def _draft_assistant(out: ExchangeWriter, message: Message) -> MessageDraft:
     whole = message.blocks[0]
-    if len(message.blocks) == 1 and isinstance(whole, HostedBlock) and _is_whole(out, whole, message):
+    if len(message.blocks) == 1 and type(whole) is HostedBlock and _is_whole(out, whole, message):
         return MessageDraft({"role": "assistant"}, verbatim=whole.raw.encode())
     draft = _AssistantDraft(out, message)
     for block in message.blocks:
-        if draft.calls and not isinstance(block, ToolCall):
+        if draft.calls and type(block) is not ToolCall:
             out.degrade("message.order", "on this wire all calls come last")
-        if not isinstance(block, HostedBlock):
+        if type(block) is not HostedBlock and block.seal is not None:
             draft.fields |= open_seal(block.seal, out.ask, out.quirks).message
-        if not isinstance(block, HostedBlock | ReasoningBlock):
-            report_rest(out, block)
+            if type(block) is not ReasoningBlock:
+                report_rest(out, block)
         draft.add(block)
     return draft.finish()
 
@@ -632,13 +632,13 @@ def _draft_result(out: ExchangeWriter, result: ToolResult, name: str, media: lis
         report_rest(out, result)
     parts: list[Part] = []
     for block in result.content:
-        if not isinstance(block, HostedBlock):
+        if type(block) is not HostedBlock and block.seal is not None:
             report_rest(out, block)
-        if isinstance(block, TextBlock):
+        if type(block) is TextBlock:
             out.report_citations(block, UNCITED)
             parts += [text_part(out, block)] if block.text else []
             continue
-        value = media_part(out, block) if not isinstance(block, HostedBlock) else None
+        value = media_part(out, block) if type(block) is not HostedBlock else None
         if value is None:
             parts.append(({"type": "text", "text": write_line(out, block)}, ""))
             continue

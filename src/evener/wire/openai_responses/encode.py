@@ -513,27 +513,22 @@ def _why_broken(out: ExchangeWriter, thoughts: Sequence[ReasoningBlock], made: S
 def _write_items(out: ExchangeWriter, blocks: Sequence[Block], forms: Forms) -> None:
     for _, group in groupby(enumerate(blocks), key=lambda pair: _item_key(*pair)):
         block = (members := [block for _, block in group])[0]
-        match block:
-            case TextBlock():
-                _write_texts(out, [member for member in members if isinstance(member, TextBlock)])
-            case ReasoningBlock():
-                pass  # it went before what was made with it
-            case ToolCall():
-                _write_item(out, _write_call(out, block, forms))
-            case HostedBlock():
-                _write_hosted(out, block, "assistant")
-            case ImageBlock() | DocumentBlock():
-                out.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
-                _write_item(out, {"role": "assistant", "content": placeholder(block)})
-            case ToolResult():
-                out.drop("tool_result", "an assistant turn cannot hold it", block)
-            case _:
-                assert_never(block)
+        if type(block) is ToolCall:
+            _write_item(out, _write_call(out, block, forms))
+        elif type(block) is TextBlock:
+            _write_texts(out, [member for member in members if type(member) is TextBlock])
+        elif type(block) is HostedBlock:
+            _write_hosted(out, block, "assistant")
+        elif type(block) is ToolResult:
+            out.drop("tool_result", "an assistant turn cannot hold it", block)
+        elif type(block) is not ReasoningBlock:  # which went before what was made with it
+            out.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
+            _write_item(out, {"role": "assistant", "content": placeholder(block)})
 
 
 def _report_marks(out: ExchangeWriter, blocks: Sequence[Block]) -> None:
     for block in blocks:
-        if not isinstance(block, ReasoningBlock) and block.cache:
+        if type(block) is not ReasoningBlock and block.cache:
             out.drop(
                 "cache.mark", "only texts, images and documents that are given to the model take one here", block, at="cache"
             )
@@ -541,7 +536,7 @@ def _report_marks(out: ExchangeWriter, blocks: Sequence[Block]) -> None:
 
 def _item_key(number: int, block: Block) -> object:
     """Return what a block is grouped by: texts of one item belong together, everything else stands alone."""
-    own = _text_seal(block.seal).item.get("id") if isinstance(block, TextBlock) else None
+    own = _text_seal(block.seal).item.get("id") if type(block) is TextBlock else None
     return bytes(own) if own is not None else number
 
 
