@@ -402,7 +402,7 @@ def test_a_folder_that_is_too_deep_to_be_checked_is_refused_and_searched_as_far_
         for _ in range(20):
             os.mkdir("d" * 250)
             os.chdir("d" * 250)
-    assert "too deep to be checked" in run(ShellTools(tmp_path), "true").text
+    assert "nested too deeply to be checked" in run(ShellTools(tmp_path), "true").text
     assert Caller(SearchTools(tmp_path).tools).call("search", {"pattern": "zebra"}).text == "No line fits 'zebra'."
 
 

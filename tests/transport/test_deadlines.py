@@ -176,7 +176,7 @@ def test_a_kept_connection_keeps_to_the_deadlines_of_each_exchange() -> None:
 
 @pytest.mark.parametrize("name", ["connect", "idle", "total"])
 def test_a_deadline_that_would_never_pass_is_refused(name: str) -> None:
-    with pytest.raises(BadValue, match="never passes"):
+    with pytest.raises(BadValue, match="must be a number of seconds"):
         Deadlines(**{name: float("nan")})
 
 

@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[Script, Deadlines | None, type[EvenerError], str]] = {
         raw(b"HTTP/1.1 101 X\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n", end="hang"),
         None,
         WireError,
-        "another",
+        "other than HTTP",
     ),
     "a stalled body": (raw(CHUNKED, chunk(b"x"), end="hang"), SHORT, TimedOut, "idle deadline"),
     "a stalled chunk": (raw(CHUNKED, b"ff\r\nxx", end="hang"), SHORT, TimedOut, "idle deadline"),

@@ -171,7 +171,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("openai", {"type": "string"}, "one object"),
     ("openai", closed(a={"$ref": "https://x.example/s"}), "leads outside"),
     ("openai", closed(a={"$ref": "#/$defs/gone"}), "leads nowhere"),
-    ("openai", closed(a={"allOf": [{"type": "string"}, {"type": "integer"}]}), "said twice"),
+    ("openai", closed(a={"allOf": [{"type": "string"}, {"type": "integer"}]}), "occurs twice"),
     ("openai", [], "not an object"),
 ]
 
