@@ -190,7 +190,9 @@ def test_a_whole_answer_has_a_cap() -> None:
     async def main() -> None:
         async with serving(raw(whole(b"x" * 1000))) as served, HttpTransport() as http:
             assert len(await read_all(await http.send(post(served.url)), 1000)) == 1000
-            with pytest.raises(WireError, match=r"larger than 999 bytes: .* after 1000 bytes.* raise the cap with Caps\(body=...\)"):
+            with pytest.raises(
+                WireError, match=r"larger than 999 bytes: .* after 1000 bytes.* raise the cap with Caps\(body=...\)"
+            ):
                 await read_all(await http.send(post(served.url)), 999)
 
     asyncio.run(main())
