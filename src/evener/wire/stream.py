@@ -4,9 +4,9 @@ An answer counts only when it is complete: its wire's end marker has arrived, it
 closed. Each wire reports what is missing; whether the answer counts is decided here, for all wires, streamed and whole.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import length_hint
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import msgspec
 
@@ -37,6 +37,7 @@ from evener.transcript.delta import (
     Started,
     Stopped,
     TextDelta,
+    UsageReported,
 )
 from evener.transcript.reply import Reply, Stop, Usage
 from evener.wire.eventstream import EventStreamReader
@@ -64,6 +65,9 @@ class _Part(msgspec.Struct, gc=False):
     block: HostedBlock | None = None
 
 
+PartDelta = d.CallBegun | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdded | d.CitationAdded
+
+
 class Assembler(msgspec.Struct, gc=False):
     """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped, or that left a call
     open, has no reply."""
@@ -84,44 +88,38 @@ class Assembler(msgspec.Struct, gc=False):
                     parts[delta.index] = _Part(PIECES[type(delta)], [delta.text])
                 else:
                     part.pieces.append(delta.text)
+            elif type(delta) is UsageReported:
+                self._usage = delta.usage
+            elif type(delta) is Started:
+                self._started = delta
+            elif type(delta) is Stopped:
+                self._stop = Stop(delta.reason, delta.raw, delta.detail)
+            elif type(delta) is d.Notice:
+                self._notices.append((delta.name, delta.raw))
+            elif type(delta) is d.Failed:
+                raise delta.error
             else:
-                FOLDS[type(delta)](self, delta)
+                self._add_to_part(delta)
 
-    def _start(self, delta: d.Started) -> None:
-        self._started = delta
-
-    def _cite(self, delta: d.CitationAdded) -> None:
-        self._part(delta.index, "text").citations.append(delta.citation)
-
-    def _seal(self, delta: d.SealAdded) -> None:
-        self._part(delta.index, delta.block).seal = Seal(delta.data, id=delta.id)
-
-    def _begin_call(self, delta: d.CallBegun) -> None:
-        part = self._part(delta.index, "call")
-        part.call_id, part.name = delta.id, delta.name
-
-    def _end_call(self, delta: d.CallEnded) -> None:
-        part = self._part(delta.index, "call")
-        part.pieces, part.ended = [delta.raw], True
-
-    def _add_hosted(self, delta: d.HostedAdded) -> None:
-        self._part(delta.index, "hosted").block = delta.block
-
-    def _add_media(self, delta: d.MediaAdded) -> None:
-        part = self._part(delta.index, "media")
-        part.name, part.pieces = delta.media_type, [delta.data]
-
-    def _count(self, delta: d.UsageReported) -> None:
-        self._usage = delta.usage
-
-    def _end(self, delta: d.Stopped) -> None:
-        self._stop = Stop(delta.reason, delta.raw, delta.detail)
-
-    def _note(self, delta: d.Notice) -> None:
-        self._notices.append((delta.name, delta.raw))
-
-    def _fail(self, delta: d.Failed) -> None:
-        raise delta.error
+    def _add_to_part(self, delta: PartDelta) -> None:
+        index = delta.index
+        if type(delta) is d.CallBegun:
+            part = self._part(index, "call")
+            part.call_id, part.name = delta.id, delta.name
+        elif type(delta) is d.CallEnded:
+            part = self._part(index, "call")
+            part.pieces, part.ended = [delta.raw], True
+        elif type(delta) is d.SealAdded:
+            self._part(index, delta.block).seal = Seal(delta.data, id=delta.id)
+        elif type(delta) is d.CitationAdded:
+            self._part(index, "text").citations.append(delta.citation)
+        elif type(delta) is d.HostedAdded:
+            self._part(index, "hosted").block = delta.block
+        elif type(delta) is d.MediaAdded:
+            part = self._part(index, "media")
+            part.name, part.pieces = delta.media_type, [delta.data]
+        else:
+            assert_never(delta)
 
     def reply(self) -> Reply:
         """Return the whole answer."""
@@ -141,23 +139,6 @@ class Assembler(msgspec.Struct, gc=False):
         if part is None:
             part = self._parts[index] = _Part(kind)
         return part
-
-
-FOLDS: dict[type[d.Delta], Callable[..., None]] = {
-    d.Started: Assembler._start,
-    d.CitationAdded: Assembler._cite,
-    d.SealAdded: Assembler._seal,
-    d.CallBegun: Assembler._begin_call,
-    d.CallEnded: Assembler._end_call,
-    d.HostedAdded: Assembler._add_hosted,
-    d.MediaAdded: Assembler._add_media,
-    d.UsageReported: Assembler._count,
-    d.Stopped: Assembler._end,
-    d.Notice: Assembler._note,
-    d.Failed: Assembler._fail,
-}
-"""How each kind of delta is folded in, but for the pieces. By a table, as a chain of comparisons costs
-more than all that is compared."""
 
 
 def _block(part: _Part) -> Block:
