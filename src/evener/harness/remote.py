@@ -12,7 +12,6 @@ from evener import events as ev
 from evener.errors import UsageError
 from evener.loop.state import RunState, fold
 from evener.result import Approval, result_of
-from evener.store.cluster import cluster_of
 from evener.store.protocol import Erased, NoLog, NoteKeeper, Store
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ PAUSES = (0.02, 0.5)
 
 def tables_of(store: Store) -> "PostgresCluster":
     """Return the store's tables for workers. Raises UsageError for a store without them."""
-    tables = cluster_of(store)
+    tables: PostgresCluster | None = getattr(store, "cluster", None)
     if tables is not None:
         return tables
     raise UsageError(

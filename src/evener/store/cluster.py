@@ -1,13 +1,8 @@
 """What a store for several machines keeps for its workers, beside the logs: work, schedules, budgets of trees."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from evener.events import Amount, LimitName
-
-if TYPE_CHECKING:
-    from evener.store.postgres.cluster import PostgresCluster
 
 
 class TakenWork(msgspec.Struct, frozen=True):
@@ -38,8 +33,3 @@ class TreeRefusal(msgspec.Struct, frozen=True):
     used: Amount
     wanted: Amount = 0
     held: bool = False
-
-
-def cluster_of(store: object) -> "PostgresCluster | None":
-    """Return the tables that workers of several machines share; None for a store that one machine uses."""
-    return getattr(store, "cluster", None)
