@@ -1,5 +1,6 @@
 """What a model answered, whole: the fold of a stream. Frozen; the loop never branches on reasoning. Pure values."""
 
+from operator import add
 from typing import Literal
 
 import msgspec
@@ -32,14 +33,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def __add__(self, other: "Usage") -> "Usage":
         if not isinstance(other, Usage):
             return NotImplemented
-        return Usage(
-            self.input_total + other.input_total,
-            self.uncached + other.uncached,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.output_total + other.output_total,
-            self.reasoning + other.reasoning,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
     @property
     def total(self) -> int:
