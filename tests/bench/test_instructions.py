@@ -61,25 +61,27 @@ def _count(monkeypatch: pytest.MonkeyPatch, costs: dict[str, int], *, known: str
     monkeypatch.setattr(instructions, "_counted", count)
 
 
-@pytest.mark.parametrize(("turn", "code"), [(140, 1), (105, 0)])
+@pytest.mark.parametrize(("plain", "code"), [(120, 1), (105, 0)])
 def test_a_plain_turn_stands_beside_an_older_one(
-    turn: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plain: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _count(monkeypatch, {"request": 99, "turn": turn, "plain": 120}, known='{"request": request, "turn": turn}')
-    assert command.main(["instructions", "--before", "abc", "--wires", "gemini"]) == code  # a plain turn does not count
+    _count(monkeypatch, {"request": 99, "turn": 140, "plain": plain}, known='{"request": request, "turn": turn}')
+    assert command.main(["instructions", "--before", "abc", "--wires", "gemini"]) == code  # like is compared with like
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[3:] == ["request", "abc", "now", "ratio", "turn", "abc", "now", "ratio", "plain", "abc", "now", "ratio"]
-    assert row.split() == ["gemini", "100", "99", "0.99", "100", f"{turn}", f"{turn / 100:.2f}", "100", "120", "1.20"]
+    assert row.split() == ["gemini", "100", "99", "0.99", "100", "140", "1.40", "100", f"{plain}", f"{plain / 100:.2f}"]
 
 
+@pytest.mark.parametrize(("turn", "code"), [(140, 1), (105, 0)])
 def test_a_plain_turn_stands_beside_one_that_is_plain(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    turn: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    costs = {"request": 100, "turn": 100, "plain": 80, "durable": 100}
+    costs = {"request": 100, "turn": turn, "plain": 80, "durable": 100}
     _count(monkeypatch, costs, known=json.dumps(list(costs)))
-    assert command.main(["instructions", "--before", "abc", "--wires", "gemini,openai_chat"]) == 0
+    assert command.main(["instructions", "--before", "abc", "--wires", "gemini,openai_chat"]) == code
     _, *rows = capsys.readouterr().out.splitlines()
-    figures = ["100", "100", "1.00", "100", "100", "1.00", "100", "80", "0.80", "100", "100", "1.00"]
+    turns = ["100", f"{turn}", f"{turn / 100:.2f}"]
+    figures = ["100", "100", "1.00", *turns, "100", "80", "0.80", "100", "100", "1.00"]
     assert [row.split() for row in rows] == [["gemini", *figures], ["openai_chat", *figures]]
 
 
