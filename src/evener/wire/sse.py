@@ -26,9 +26,10 @@ CR = 13  # as numbers: looking for one byte is much cheaper than looking for a s
 BLANK = b"\n\n"
 CRLFS = b"\r\n\r\n"
 DATA = b"data: "
+NAME = b"event: "
+NAMED_DATA = b"\n" + DATA
+NEXT_NAME = BLANK + NAME
 OPENED = b"\n" + DATA
-OPENINGS = re.compile(rb"\n\n(?:event: [^\n]*\n)?data: ")
-"""The end of an event, and how the next one begins in nearly every stream."""
 DATA_LINES = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
 
 
@@ -122,8 +123,8 @@ class SseReader(msgspec.Struct, gc=False):
         """Return the data of every event that these bytes complete."""
         if not self._begun:
             data = self._first(data)
-        blank = BLANK if data.endswith(BLANK) else CRLFS
-        if self._held or self._cr or not data.endswith(blank) or len(data) > SLICE or len(data) > self.max_frame:
+        blank = CRLFS if data[-4:] == CRLFS else BLANK
+        if self._held or self._cr or data[-len(blank) :] != blank or len(data) > SLICE or len(data) > self.max_frame:
             if len(data) > SLICE:
                 return [frame for piece in slices(data) for frame in self.feed(piece)]
             held = self._held
@@ -133,8 +134,9 @@ class SseReader(msgspec.Struct, gc=False):
             if not data:
                 return []
         opening = self._opening
-        if data.startswith(opening):
-            pieces = data[len(opening) : -len(blank)].split(blank + opening)
+        start = len(opening)
+        if data[:start] == opening:
+            pieces = data[start : -len(blank)].split(blank + opening)
             told = b"".join(pieces)
             if LF not in told and CR not in told:
                 return pieces
@@ -208,11 +210,18 @@ class SseReader(msgspec.Struct, gc=False):
         """Return the data of events that do not open as expected, and expect the next to open as the last of these."""
         if CR in text:
             text = self._with_plain_lines(text)
-        before, *found = OPENINGS.split(BLANK + text[: -len(BLANK)])
-        if before or LF in b"".join(found):  # there are events with other lines, too
-            return split_events(text)
-        last = text.rfind(BLANK, 0, -len(BLANK)) + len(BLANK) if len(found) > 1 else 0
-        self._opening = text[last : -len(found[-1]) - len(BLANK)]
+        start = len(NAME) if text[: len(NAME)] == NAME else 0
+        events = text[start:-2].split(NEXT_NAME)
+        found = [] if start else split_events(events.pop(0))
+        last = b""
+        for event in events:
+            name, opened, data = event.partition(NAMED_DATA)
+            if not opened or LF in name or LF in data:
+                found += split_events(NAME + event)
+            else:
+                found.append(data)
+                last = name
+        self._opening = NAME + last + NAMED_DATA if last else DATA
         return found
 
     def _with_plain_lines(self, data: bytes) -> bytes:
