@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from evener.errors import BadValue
 from evener.transcript.ask import FREE_INPUT, Ask, ToolSpec
@@ -166,12 +167,12 @@ SCOPES: dict[str, tuple[str, ...]] = {
 }
 
 
-def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: bytes) -> str:
-    """Return why a seal must stay behind, in words; empty when it may go."""
+def why_shut(seal: Seal, target: Origin, quirks: Quirks, chain: "LazyChain | None" = None) -> str:
+    """Return why a seal must stay behind, in words; empty when it may go. Without a chain it is not bound to what is before."""
     why = why_not_own(seal.origin, target, quirks)
     if why:
         return why
-    if quirks.prefix_bound and seal.binding and seal.binding != chain.hex():
+    if quirks.prefix_bound and seal.binding and chain is not None and seal.binding != chain.value.hex():
         return "something before it has changed since it was made"
     return ""
 
@@ -277,20 +278,17 @@ class PrefixKey(msgspec.Struct, frozen=True):
     seed: bytes
 
 
-Render = Callable[[Exchange, bytes], Fragment]
-"""A wire's way to write one exchange, given the chain before it."""
-
-
 class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The encoded past of one transcript, up to `node`.
 
-    `open` is the exchange that may still change, as it goes out now; `chain` ends before it. `marked` numbers the settled
-    fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them.
+    `open` is the exchange that may still change, as it goes out now; the settled ones are before it. `marked` numbers the
+    settled fragments that ask for cache marks, `lossy` those that have losses; `traits` are those of any of them. `linked` is
+    how many fragments were fingerprinted so far, and their fingerprint: as a rule none, as only a seal asks for it.
     """
 
     key: PrefixKey
     repair: Repair
-    chain: bytes
+    linked: tuple[int, bytes]
     node: Node | None = None
     fragments: tuple[Fragment, ...] = ()
     marked: tuple[int, ...] = ()
@@ -299,14 +297,48 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     open: tuple[Exchange, Fragment] | None = None
 
     @property
+    def chain(self) -> bytes:
+        """The fingerprint of the settled fragments. Computed on demand, and kept for the prefixes that go on from here."""
+        count, chain = self.linked
+        if count < len(self.fragments):
+            chain = extend_chain(chain, *self.fragments[count:])
+            force_setattr(self, "linked", (len(self.fragments), chain))
+        return chain
+
+    @property
     def tip(self) -> bytes:
-        """The chain with the open exchange: what an answer rests on. Computed on demand, as few callers need it."""
-        return extend_chain(self.chain, self.open[1].data) if self.open else self.chain
+        """The chain with the open exchange: what an answer rests on."""
+        return extend_chain(self.chain, self.open[1]) if self.open else self.chain
+
+
+class LazyChain(msgspec.Struct, eq=False, gc=False):
+    """The fingerprint of all that stands before an exchange, while that is written. Computed if a seal asks for it."""
+
+    prior: Prefix
+    fresh: list[Fragment]
+    linked: tuple[int, bytes] = (0, b"")
+
+    @property
+    def value(self) -> bytes:
+        """The fingerprint."""
+        count, chain = self.linked
+        chain = extend_chain(chain or self.prior.chain, *self.fresh[count:])
+        self.linked = (len(self.fresh), chain)
+        return chain
+
+    def after(self) -> tuple[int, bytes]:
+        """Return what is known of the chain, for the next prefix."""
+        count, chain = self.linked
+        return (len(self.prior.fragments) + count, chain) if chain else self.prior.linked
+
+
+Render = Callable[[Exchange, LazyChain], Fragment]
+"""A wire's way to write one exchange, given the chain before it."""
 
 
 def start_prefix(parts: tuple[object, ...], rules: RepairRules, seed: bytes) -> Prefix:
     """Return the prefix of no messages."""
-    return Prefix(PrefixKey(parts, rules, seed), Repair(rules), seed)
+    return Prefix(PrefixKey(parts, rules, seed), Repair(rules), (0, seed))
 
 
 def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, render: Render) -> Prefix:
@@ -317,16 +349,16 @@ def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, r
         new = transcript.grown_from(prior.node)
     if prior is None or new is None:
         prior, new = start, transcript.messages
-    chain, marked, lossy, traits = prior.chain, prior.marked, prior.lossy, prior.traits
+    marked, lossy, traits = prior.marked, prior.lossy, prior.traits
     known, written = prior.open or (None, None)
     state, settled, last = prior.repair.advance(new, known)
     fresh: list[Fragment] = []
+    chain = LazyChain(prior, fresh)
     for exchange in settled:
         if written is not None and (exchange is known or exchange == known):  # it goes out as it did when it was open
-            fragment, chain = written, prior.tip
+            fragment = written
         else:
             fragment = render(exchange, chain)
-            chain = extend_chain(chain, fragment.data)
         written = None
         number = len(prior.fragments) + len(fresh)
         if "marked" in fragment.traits:
@@ -337,13 +369,19 @@ def extend_prefix(prior: Prefix | None, start: Prefix, transcript: Transcript, r
             traits |= fragment.traits
         fresh.append(fragment)
     fragments = (*prior.fragments, *fresh) if fresh else prior.fragments
-    if last is None:
-        return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits)
-    return Prefix(key, state, chain, transcript.head, fragments, marked, lossy, traits, (last, render(last, chain)))
+    opened = None if last is None else (last, render(last, chain))
+    return Prefix(key, state, chain.after(), transcript.head, fragments, marked, lossy, traits, opened)
 
 
-def extend_chain(chain: bytes, data: bytes) -> bytes:
-    """Return the chain with one more fragment."""
+def extend_chain(chain: bytes, *fragments: Fragment) -> bytes:
+    """Return the chain with more fragments."""
+    for fragment in fragments:
+        chain = link(chain, fragment.data)
+    return chain
+
+
+def link(chain: bytes, data: bytes) -> bytes:
+    """Return the chain with one more piece."""
     return blake2b(data, digest_size=16, key=chain).digest() if data else chain
 
 
@@ -371,7 +409,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
 
     ask: Ask
     quirks: Quirks
-    chain: bytes
+    chain: LazyChain | None = None
     mute: str = ""  # why no thinking is replayed, if so
     leads: bool = False  # a turn that has thinking must begin with it
     message: Message | None = None  # the one that is written
@@ -422,7 +460,7 @@ class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
         if block.seal is None:
             self.report_citations(block, "their provider is not known")
             return {}
-        why = self.why_shut(msgspec.structs.replace(block.seal, binding=""))
+        why = why_shut(block.seal, self.ask.target, self.quirks)
         if not why:
             return self.hold_message_fields(fields(block.seal.data))
         self.report_citations(block, why)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from operator import attrgetter, is_
+from operator import is_
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from evener.transcript.blocks import Origin, TextBlock, ToolCall
 from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
-from evener.wire.prefix import Fragment, Prefix, dumps, extend_chain, fields, list_telling_fields
+from evener.wire.prefix import Fragment, Prefix, dumps, fields, link, list_telling_fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields
 
@@ -294,12 +294,9 @@ def _sort_marks(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
     return marks
 
 
-_data_of: Callable[[Fragment], bytes] = attrgetter("data")
-
-
 def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """Return the bytes of the fragments that are not empty, with their marks inserted."""
-    found: list[bytes] = list(map(_data_of, fragments))
+    found = [fragment.data for fragment in fragments]
     if marks.fragments:
         for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
             data = found[number]
@@ -419,7 +416,7 @@ def frame_of(ask: Ask, quirks: Quirks, prior: Encoded | None, tool: MakeTool, pa
         tools = tuple(tool(one, quirks, losses) if one else b"" for one in own)
         _refuse_many(len(tools) - tools.count(b""), ask.target, quirks)
     parts = tuple(part(one) for one in system)
-    seed = extend_chain(extend_chain(b"evener", b",".join(tools)), b",".join(parts))
+    seed = link(link(b"evener", b",".join(tools)), b",".join(parts))
     return Frame(tools, parts, tuple(losses), source, ask.target, seed)
 
 

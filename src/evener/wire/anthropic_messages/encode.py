@@ -35,6 +35,7 @@ from evener.wire.prefix import (
     OPERATOR,
     ExchangeWriter,
     Fragment,
+    LazyChain,
     Prefix,
     Render,
     dict_of,
@@ -351,7 +352,7 @@ STARTS = {
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
-def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange, chain: bytes) -> Fragment:
+def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange, chain: LazyChain) -> Fragment:
     """Write one exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
 
     `leads`: a turn that has thinking must begin with it.
@@ -676,13 +677,13 @@ def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[s
 
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
     """Return a part of the system prompt; empty when it has no text, which is refused."""
-    own = ExchangeWriter(ask, quirks, b"").open_seal(block)
+    own = ExchangeWriter(ask, quirks).open_seal(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
 
 def _report_system(ask: Ask, quirks: Quirks) -> list[Loss]:
     """Return the losses of the fields on the system prompt."""
-    out = ExchangeWriter(ask, quirks, b"")
+    out = ExchangeWriter(ask, quirks)
     for block in ask.transcript.system_blocks:
         out.open_seal(block)
     return out.losses

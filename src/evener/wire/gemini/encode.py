@@ -50,6 +50,7 @@ from evener.wire.prefix import (
     OPERATOR,
     ExchangeWriter,
     Fragment,
+    LazyChain,
     Prefix,
     Render,
     as_object,
@@ -284,7 +285,7 @@ Part = tuple[Value, str]
 NOTHING_LEFT: tuple[Part] = (({"text": "[nothing that this provider can read]"}, ""),)
 
 
-def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: bytes) -> Fragment:
+def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: LazyChain) -> Fragment:
     """Write one exchange: what the model said, then what came back."""
     out = ExchangeWriter(ask, quirks, chain)
     calls: Mapping[str, ToolCall] = {}

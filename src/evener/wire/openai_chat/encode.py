@@ -41,6 +41,7 @@ from evener.wire.prefix import (
     OWN_MARKS,
     ExchangeWriter,
     Fragment,
+    LazyChain,
     Prefix,
     Render,
     dumps,
@@ -371,7 +372,7 @@ class MessageDraft(msgspec.Struct, eq=False, gc=False):
     verbatim: bytes = b""
 
 
-def render(ask: Ask, quirks: Quirks, free: frozenset[str], exchange: Exchange, chain: bytes) -> Fragment:
+def render(ask: Ask, quirks: Quirks, free: frozenset[str], exchange: Exchange, chain: LazyChain) -> Fragment:
     """Return one exchange: what the assistant said, then what came back. `free` are the names of tools that take free text."""
     mute = "" if quirks.reasoning_field and quirks.thinking_replay != "none" else "this endpoint takes back no reasoning"
     lean = None

@@ -105,7 +105,7 @@ def why_foreign(seal: Seal | None, maker: Origin | None, ask: Ask, quirks: Quirk
     """Return why something was not made by the target; empty when it was. What has no seal is its message's."""
     if seal is None:
         return why_not_own(maker or Origin(), ask.target, quirks)
-    return why_shut(seal, ask.target, quirks, b"")
+    return why_shut(seal, ask.target, quirks)
 
 
 def open_seal(seal: Seal | None, ask: Ask, quirks: Quirks) -> Sealed:

@@ -36,6 +36,7 @@ from evener.wire.prefix import (
     ERROR,
     ExchangeWriter,
     Fragment,
+    LazyChain,
     Prefix,
     Render,
     dict_of,
@@ -401,7 +402,7 @@ def _list_forms(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms
     }
 
 
-def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: bytes) -> Fragment:
+def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: LazyChain) -> Fragment:
     """Return one exchange: what the assistant said, then what came back."""
     out = ExchangeWriter(ask, quirks, chain)
     if exchange.assistant is not None:
@@ -414,7 +415,7 @@ def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: by
 
 def _write_system(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str], list[dict[str, object]]]:
     """Return the system prompt: its texts, and those parts that were items of their own."""
-    out = ExchangeWriter(ask, quirks, b"")
+    out = ExchangeWriter(ask, quirks)
     texts: list[str] = []
     items: list[dict[str, object]] = []
     for block in ask.transcript.system_blocks:
