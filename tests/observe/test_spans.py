@@ -243,7 +243,7 @@ async def test_a_live_run_of_a_branch_has_the_same_spans_as_its_log_later(monkey
     fork = await one.thread(first.thread).fork()
     await fork.run("again")
     later = fold_spans(await store.read(fork.log), log=fork.log, agent="shop", content=True)
-    live = recorder.spans_of(kept[-1], content=True)
+    live = recorder.spans_of([kept[-1]], content=True)
     assert [span.kind for span in live] == ["agent", "model", "retry", "model", "tool", "model"]
     assert live == later[-len(live) :]
     assert live[0].attributes["gen_ai.conversation.id"] == first.thread
@@ -268,13 +268,13 @@ def test_what_a_run_that_stopped_has_recorded_is_not_recorded_again_and_what_a_d
         ev.Finished(at=at + 3, run="r", cause="done"),
     ]
     stopped = EndedRun("t", "", (*waited, started, *goes_on), again=5)
-    assert [span.kind for span in recorder.spans_of(stopped, content=False)] == ["agent", "approval", "tool", "model"]
+    assert [span.kind for span in recorder.spans_of([stopped], content=False)] == ["agent", "approval", "tool", "model"]
     died = EndedRun("t", "", (*asked, started, ev.Resumed(at=at, epoch=2), *goes_on), again=5)
-    assert [span.kind for span in recorder.spans_of(died, content=False)] == ["agent", "model", "tool", "model"]
+    assert [span.kind for span in recorder.spans_of([died], content=False)] == ["agent", "model", "tool", "model"]
     twice = EndedRun("t", "", (*waited, started, ev.Resumed(at=at, epoch=2), *goes_on), again=7)
-    assert [span.kind for span in recorder.spans_of(twice, content=False)] == ["agent", "approval", "tool", "model"]
+    assert [span.kind for span in recorder.spans_of([twice], content=False)] == ["agent", "approval", "tool", "model"]
     for run in (stopped, died, twice):
-        assert all(span.end >= span.start for span in recorder.spans_of(run, content=False))
+        assert all(span.end >= span.start for span in recorder.spans_of([run], content=False))
 
 
 def test_events_of_an_earlier_run_are_not_recorded_with_one_that_was_resumed() -> None:
@@ -283,7 +283,7 @@ def test_events_of_an_earlier_run_are_not_recorded_with_one_that_was_resumed() -
         ev.Prompted(at=20.0, run="s", message=Message.user_text("go")),
         ev.Finished(at=21.0, run="s", cause="done"),
     ]
-    (span,) = recorder.spans_of(EndedRun("t", "", (*first, *again), first=5, again=9), content=False)
+    (span,) = recorder.spans_of([EndedRun("t", "", (*first, *again), first=5, again=9)], content=False)
     assert (span.kind, span.seq, span.end) == ("agent", 8, 21.0)
 
 

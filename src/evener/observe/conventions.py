@@ -6,6 +6,7 @@ What the cache wrote has two spellings, and backends read one or the other: both
 
 import string
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -126,12 +127,17 @@ def settings_attributes(settings: ModelSettings) -> dict[str, Attribute]:
 def origin_attributes(origin: Origin) -> dict[str, Attribute]:
     """Return who answered: the model, and the host and port of its address."""
     found: dict[str, Attribute] = {"gen_ai.response.model": origin.model} if origin.model else {}
+    return found | _server_attributes(origin.endpoint)
+
+
+@lru_cache(64)
+def _server_attributes(endpoint: str) -> dict[str, Attribute]:
     try:
-        address = urlsplit(origin.endpoint)
+        address = urlsplit(endpoint)
         port = address.port or (80 if address.scheme == "http" else 443)
     except ValueError:  # no address: a log can hold any text
-        return found
-    return {**found, "server.address": address.hostname, "server.port": port} if address.hostname else found
+        return {}
+    return {"server.address": address.hostname, "server.port": port} if address.hostname else {}
 
 
 def add_usage(found: dict[str, Attribute], usage: Usage) -> None:

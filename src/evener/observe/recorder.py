@@ -1,8 +1,8 @@
 """Where the spans of live runs go: a file of JSON lines, and a collector if one is named. Never makes a run wait, never raises.
 
-A run that ends hands its events to a bounded queue; another thread folds and writes. What does not fit, or cannot be written,
-is dropped and counted. Three variables decide: EVENER_TRACES (a folder, or `off`), EVENER_TRACE_CONTENT (`on` captures what was
-said), EVENER_OTLP (the address of a collector).
+A run that ends hands its events to a bounded queue; another thread folds and writes them, several runs at a time if they
+end soon after each other. What does not fit, or cannot be written, is dropped and counted. Three variables decide:
+EVENER_TRACES (a folder, or `off`), EVENER_TRACE_CONTENT (`on` captures what was said), EVENER_OTLP (the address of one).
 """
 
 import atexit
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, Full, Queue
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 import msgspec
@@ -23,6 +23,8 @@ from evener.observe.spans import TraceSpan, fold_spans
 
 WAITING = 1_000
 """Runs that may wait to be written; further ones are dropped."""
+GATHERED = 0.1
+"""Seconds in which runs gather after some were written: to wake a thread for each run costs more than to write it."""
 LARGEST = 256 * 1024 * 1024
 """Bytes of one day's file, after which spans are dropped."""
 KEPT = 30
@@ -93,7 +95,8 @@ class TraceRecorder:
 
     def __init__(self, settings: TraceSettings | None = None, *, sinks: Sequence[SpanSink] = ()) -> None:
         self._settings = settings
-        self._queue: Queue[EndedRun | None] = Queue(WAITING)
+        self._queue: SimpleQueue[EndedRun | None] = SimpleQueue()
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._sinks = list(sinks)
@@ -112,9 +115,9 @@ class TraceRecorder:
             return
         if self._thread is None:
             self._start()
-        try:
-            self._queue.put_nowait(run)
-        except Full:
+        if self._queue.qsize() < WAITING:
+            self._queue.put(run)
+        else:
             self.dropped += 1
 
     def close(self, seconds: float = AT_EXIT) -> None:
@@ -122,55 +125,59 @@ class TraceRecorder:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        with suppress(Full):
-            self._queue.put_nowait(None)
-            thread.join(seconds)
+        self._queue.put(None)
+        self._closing.set()
+        thread.join(seconds)
         for sink in self._sinks:
             sink.close(seconds)
 
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="evener-traces", daemon=True)
+                self._closing = threading.Event()
+                self._thread = threading.Thread(target=self._work, args=(self._closing,), name="evener-traces", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
 
-    def _work(self) -> None:
+    def _work(self, closing: threading.Event) -> None:
         self._sinks = self._sinks or _open_sinks(self.settings)  # here: importing OpenTelemetry must not keep a run waiting
         while True:
-            run = self._queue.get()
-            runs = [run]
+            runs = [self._queue.get()]
             with suppress(Empty):
                 while len(runs) < WAITING:
                     runs.append(self._queue.get_nowait())
-            for one in runs:
-                if one is not None:
-                    self._write(one)
+            self._write([run for run in runs if run is not None])
             if None in runs:
                 return
+            closing.wait(GATHERED)
 
-    def _write(self, run: EndedRun) -> None:
+    def _write(self, runs: Sequence[EndedRun]) -> None:
         try:
-            spans = spans_of(run, content=self.settings.content)
+            spans = spans_of(runs, content=self.settings.content)
         except Exception:  # a run must not suffer from what is wrong with its trace
-            self.dropped += 1
+            self.dropped += len(runs)
             return
         for sink in self._sinks:
             try:
                 sink.send(spans)
             except Exception:
-                self.dropped += 1
+                self.dropped += len(runs)
 
 
-def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
-    """Return the spans of a run that have ended since it last stopped, redacted."""
+def spans_of(runs: Sequence[EndedRun], *, content: bool) -> list[TraceSpan]:
+    """Return the spans of runs that have ended since each last stopped, redacted."""
     from evener.observe.export import redact_spans, trace_funnel
 
+    found = [span for run in runs for span in _fold_run(run, content=content) if span.end]
+    return list(redact_spans(found, trace_funnel(), content=content))
+
+
+def _fold_run(run: EndedRun, *, content: bool) -> list[TraceSpan]:
     events, first = run.events, run.first
     if run.again:  # there may be events of earlier runs before it
         begins = max((place for place, event in enumerate(events) if isinstance(event, Prompted)), default=0)
         events, first = events[begins:], first + begins
-    found = fold_spans(
+    return fold_spans(
         events,
         log=run.log,
         agent=run.agent,
@@ -180,7 +187,6 @@ def spans_of(run: EndedRun, *, content: bool) -> list[TraceSpan]:
         again=run.again,
         content=content,
     )
-    return list(redact_spans([span for span in found if span.end], trace_funnel(), content=content))
 
 
 def _open_sinks(settings: TraceSettings) -> list[SpanSink]:

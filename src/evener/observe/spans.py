@@ -417,4 +417,4 @@ class _SpanFold:
 
 def _sum_usages(usages: list[Usage]) -> Usage:
     """Return their sum. `+` would make and check a value for each."""
-    return Usage(*map(sum, zip(*map(astuple, usages), strict=True)))
+    return usages[0] if len(usages) == 1 else Usage(*map(sum, zip(*map(astuple, usages), strict=True)))

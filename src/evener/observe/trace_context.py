@@ -1,7 +1,7 @@
 """W3C trace context: the `traceparent` that a caller gave, and the one that goes on to providers, tools and MCP servers.
 
-Ids are hashes of what the log says, so a span has the same id whenever it is exported. Nothing is passed on unless a caller
-gave a `traceparent`: by default a request has no header that it did not have before.
+Ids are those of the log, or hashes of what it says, so a span has the same id whenever it is exported. Nothing is passed on
+unless a caller gave a `traceparent`: by default a request has no header that it did not have before.
 """
 
 import re
@@ -16,6 +16,9 @@ from evener.errors import UsageError
 
 FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 SAMPLED = "01"
+DIGITS = 32
+"""How long the ids of a log are, in hex."""
+ZEROS = 16 * "0"
 KNOWN = 0b11
 """Flags that are passed on: sampled, and random. All others are set to zero, as the specification wants."""
 
@@ -37,7 +40,7 @@ class TraceContext(msgspec.Struct, frozen=True):
 class InnerSpan(msgspec.Struct, frozen=True):
     """The place of a request or a call of a run, as the fold of the log names it. `outer` is the place around the run.
 
-    Reads like a `TraceContext`. Its ids are hashes, and most tools never ask for them: they are computed on demand.
+    Reads like a `TraceContext`. Most tools never ask for its ids: they are computed on demand.
     """
 
     run: str
@@ -75,13 +78,26 @@ current_trace: ContextVar[TraceContext | InnerSpan | None] = ContextVar("evener_
 
 
 def trace_id(run: str) -> str:
-    """Return the id of the trace that a run begins."""
-    return sha256(f"evener trace\0{run}".encode()).hexdigest()[:32]
+    """Return the id of the trace that a run begins: the run's own, which is random."""
+    return _digits_of(run) or sha256(f"evener trace\0{run}".encode()).hexdigest()[:32]
 
 
 def span_id(run: str, what: str = "") -> str:
-    """Return the id of a span of this run: of the run itself, of a request (its id) or of a call (its idempotency key)."""
-    return sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
+    """Return the id of a span of this run: the first digits of the id of the run, or of a request's id or a call's key.
+
+    `what` is all that tells other spans of a run from each other, and is hashed.
+    """
+    return _digits_of(what or run)[:16] or sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
+
+
+def _digits_of(id: str) -> str:
+    """Return an id if it is hex digits of the usual length, and not zeros; else nothing."""
+    if len(id) != DIGITS or id.startswith(ZEROS):
+        return ""
+    try:
+        return id if bytes.fromhex(id).hex() == id else ""
+    except ValueError:
+        return ""
 
 
 def parse_traceparent(text: str) -> TraceContext | None:
