@@ -5,12 +5,11 @@ that is not disturbed costs no task. One listener belongs to one run.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from functools import partial
-from types import coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TypeVar
 
 from evener.errors import EvenerError
+from evener.transport.exchange import begin
 
 POLL = 0.5
 """Seconds between two looks while a model or a tool is at work."""
@@ -155,11 +154,10 @@ async def finish_anyway(work: Coroutine[object, object, object]) -> None:
     It begins at once, in the caller's task. An append to a log in memory ends there; work that waits continues in a task of its
     own.
     """
-    try:
-        waits_for = work.send(None)
-    except StopIteration:
+    rest = begin(work)
+    if rest is None:
         return
-    task = asyncio.ensure_future(_rest(work, waits_for))
+    task = asyncio.ensure_future(rest)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -168,22 +166,6 @@ async def finish_anyway(work: Coroutine[object, object, object]) -> None:
         if not task.cancelled():
             task.exception()
         raise
-
-
-@coroutine
-def _rest(work: Coroutine[object, object, object], waits_for: object) -> Generator[object, object, None]:
-    """Yield what is left of a coroutine that was begun elsewhere, and waits."""
-    while True:
-        try:
-            sent = yield waits_for
-        except BaseException as error:
-            step = partial(work.throw, error)
-        else:
-            step = partial(work.send, sent)
-        try:
-            waits_for = step()
-        except StopIteration:
-            return
 
 
 def run_together(work: list[Coroutine[object, object, None]]) -> Coroutine[object, object, None]:

@@ -31,7 +31,7 @@ from evener.transcript.loss import Loss, refuse
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Node, Transcript
-from evener.transport.exchange import Request, Response, Retried, Signed, Transport, place_of, send_retrying
+from evener.transport.exchange import Request, Response, Retried, Signed, Transport, begin, place_of, send_retrying
 from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
@@ -106,9 +106,9 @@ class BodyDigest(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, body: bytes, before: bytes = b"", prior: "BodyDigest | None" = None) -> "BodyDigest":
         """Return the digest of a body. `before` is the body before it and `prior` its digest: they only save work."""
-        place, same = 0, NOTHING_HASHED
+        place, same, past = 0, NOTHING_HASHED, memoryview(before)  # a slice of it is no copy
         for size, begun in prior.begun if prior is not None else ():
-            if not body.startswith(before[place:size], place):
+            if not body.startswith(past[place:size], place):
                 break
             place, same = size, begun
         whole, end = same.copy(), max(place, body.rfind(LAST_MESSAGE, place) + 1)
@@ -534,14 +534,19 @@ class Stream:
     async def _drain(self, response: Response) -> None:
         """Read what is left, so that the connection can be reused. After `AFTER` seconds it is closed instead."""
         try:
-            async with asyncio.timeout(AFTER):
-                data = bytes(self._ahead)
-                while data or (data := await response.read()):
-                    if self._raw is not None:
-                        self._raw.append(data)
-                    data = b""
+            rest = begin(self._read_rest(response))
+            if rest is not None:  # only what waits needs a clock
+                async with asyncio.timeout(AFTER):
+                    await rest
         except (TimeoutError, EvenerError):
             return
+
+    async def _read_rest(self, response: Response) -> None:
+        data = bytes(self._ahead)
+        while data or (data := await response.read()):
+            if self._raw is not None:
+                self._raw.append(data)
+            data = b""
 
     def _make_answer(self) -> Answer:
         to, sent, ended = self._endpoint, self._sent, self._ended
