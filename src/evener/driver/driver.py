@@ -494,7 +494,7 @@ class Driver:
         for event in kept:
             state = apply(state, event)
         self.state = state
-        if kept != events:  # something was taken out of them
+        if kept is not events and kept != events:  # something was taken out of them
             pairs = zip(events, kept, strict=True)
             kept = tuple([one if type(one) is ev.CallFinished else event for event, one in pairs])
         self.events += kept

@@ -251,12 +251,12 @@ class ContextKeeper:
         ).saved  # fmt: skip
         return account.frame + max(kept - most, 0.0)
 
-    async def too_large(self, state: RunState, message: Message, model: Askable) -> str:
-        """Return why a message can never be sent to the model, in words; empty when it can."""
+    async def too_large(self, state: RunState, message: Message, model: Askable, answer: Answered | None) -> str:
+        """Return why a message can never be sent to the model, in words; empty when it can. `answer` is the last one."""
         view = state.view
         measured = self._surround(state, model, model.name, view)
         most, own, fixed = measured.gate.most, size_messages((message,), measured.rates), measured.size
-        if not most:
+        if not most or _is_small(answer, state, measured, own):
             return ""
         if own + fixed <= most:
             await asyncio.to_thread(view.load) if view.page is not None else None
@@ -586,10 +586,10 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
     return tokens + size_messages(state.steering, rates) if state.steering else tokens
 
 
-def _is_small(answer: Answered | None, state: RunState, around: _Surround) -> bool:
+def _is_small(answer: Answered | None, state: RunState, around: _Surround, more: float = 0.0) -> bool:
     """True if the next prompt is below its target by its bytes alone. Then nothing is counted: a text has no more tokens than
     bytes. That is known right after an answer: its request held everything but itself and what waits to be told. The frame
-    counts twice, as there may be more tools by now.
+    counts twice, as there may be more tools by now. `more`: tokens that are to be added.
     """
     if type(answer) is not Answer or state.reply is None or state.context is not None or not around.facts.is_trusted:
         return False
@@ -597,7 +597,7 @@ def _is_small(answer: Answered | None, state: RunState, around: _Surround) -> bo
     if encoded.resumed or state.view.has_images or state.reply.message.id != answer.message.id:
         return False
     sent = max(len(encoded.body) + answer.size, answer.reply.usage.total)  # a provider may add to what it is sent
-    return sent + around.size + _waiting(state, around.rates) <= around.gate.target
+    return sent + around.size + _waiting(state, around.rates) + more <= around.gate.target
 
 
 def _readable(state: RunState, dropped: tuple[Message, ...]) -> tuple[Message, ...]:

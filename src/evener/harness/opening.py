@@ -212,10 +212,16 @@ async def drop_cancels(log: Log) -> None:
             await log.settle(note.number)
 
 
+def prompt_of(beginning: Beginning) -> ev.Prompted | None:
+    """Return the prompt of a new run, which is the last of its first events; None if a run goes on."""
+    last = beginning[-1] if beginning else None
+    return last if type(last) is ev.Prompted else None
+
+
 def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
     """Return the first events of the run, with the prompt as the hooks have changed or refused it."""
-    prompted = beginning[-1] if beginning else None
-    if not isinstance(prompted, ev.Prompted):
+    prompted = prompt_of(beginning)
+    if prompted is None:
         return beginning
     message, refused = driver.prompted(prompted.message)
     if message is prompted.message and not refused:
@@ -225,7 +231,8 @@ def with_hooks(driver: Driver, beginning: Beginning) -> Beginning:
 
 def run_of(beginning: Beginning, state: RunState) -> str:
     """Return the id of the run that these events begin or resume."""
-    return next((event.run for event in beginning if isinstance(event, ev.Prompted)), state.run)
+    prompted = prompt_of(beginning)
+    return state.run if prompted is None else prompted.run
 
 
 def said_of(prompt: Prompt, settings: object = None, metadata: object = None) -> Said:

@@ -30,7 +30,7 @@ from evener.harness.branches import (
     root_of,
     seq_of,
 )
-from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, moved_tools, run_of, said_of, with_hooks
+from evener.harness.opening import Opener, Prompt, drop_cancels, message_of, moved_tools, prompt_of, run_of, said_of, with_hooks
 from evener.harness.preview import Compiled, Opens, compile_request
 from evener.harness.remote import LATE, follow, tables_of
 from evener.harness.scratchpad import Pad, current_pad
@@ -148,7 +148,7 @@ def with_rival(beginning: Beginning, state: RunState, rival: ev.Rival) -> Beginn
 
     A copy always gets a takeover event: the original may also run calls that were allowed but had not started.
     """
-    if not rival or any(isinstance(event, ev.Prompted) for event in beginning):
+    if not rival or prompt_of(beginning) is not None:
         return beginning
     if rival == "copy":
         beginning = _take_over(beginning, state)
@@ -618,7 +618,8 @@ class Thread(Generic[Output]):
         """Refuse a message that can never be sent: once it is in the log, every later request would fail."""
         keeper = self._agent.context
         if isinstance(keeper, ContextKeeper):
-            why = [await keeper.too_large(state, message, model) for model in self._agent.models]
+            answers = self._answers if self._driver is None else self._driver.answers
+            why = [await keeper.too_large(state, message, model, answers.get(model.name)) for model in self._agent.models]
             if why and all(why):
                 raise UsageError(why[0])
 
@@ -698,9 +699,9 @@ class Thread(Generic[Output]):
                 cast(SelfRenewing, log).keep()
             beginning = with_rival(opening(state), state, log.lease.rival)
             beginning = await with_results(beginning, state, store=self._store, log=self._log, setup=self._agent.setup)
-            said = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
-            if said is not None:
-                await self._check_size(said, fold([one for one in beginning if isinstance(one, ev.Configured)], state))
+            prompted = prompt_of(beginning)
+            if prompted is not None:
+                await self._check_size(prompted.message, fold([one for one in beginning if type(one) is ev.Configured], state))
                 await drop_cancels(log)
             else:
                 beginning = await with_use(beginning, state, store=self._store, log=self._log)
@@ -749,7 +750,7 @@ class Thread(Generic[Output]):
     ) -> Driver:
         """Make the driver. The run belongs to the run around its call, and its budget lies within that run's budget."""
         bound = _outer_policy(site)
-        fresh = any(isinstance(event, ev.Prompted | ev.Continued) for event in beginning)
+        fresh = prompt_of(beginning) is not None or any(isinstance(event, ev.Continued) for event in beginning)
         used = Spent() if fresh else fold(beginning, state).used
         place = st.Place(
             run=run_of(beginning, state),
@@ -788,9 +789,10 @@ class Thread(Generic[Output]):
             current_pad.reset(token)
 
     async def _driven(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
-        prompt = next((event.message for event in beginning if isinstance(event, ev.Prompted)), None)
-        resumed = prompt is None
-        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed, prompt=prompt)
+        prompted = prompt_of(beginning)
+        resumed = prompted is None
+        said = None if prompted is None else prompted.message
+        driver.tell(st.RunStarted, model=self._agent.models[0].name, resumed=resumed, prompt=said)
         LOGGER.info("run %s %s in thread %s", driver.run, "goes on" if resumed else "begins", self._log)
         try:
             if not resumed:

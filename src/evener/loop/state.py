@@ -391,7 +391,8 @@ def _apply_rare(state: RunState, event: RareEvent) -> RunState:
     """Return the state after an event that not every turn has."""
     match event:
         case ev.CallPaused():
-            return _count(_mark(state, event, "paused", inner=event.inner), event.call, event.nested)
+            marked = _mark(state, event, lambda one: replace(one, status="paused", inner=event.inner))
+            return _count(marked, event.call, event.nested)
         case ev.ApprovalAsked() | ev.ApprovalDecided():
             return _apply_question(state, event)
         case ev.ModelFailed():
@@ -640,8 +641,13 @@ def _apply_reply(state: RunState, event: ev.Replied) -> RunState:
 
 def _apply_start(state: RunState, event: ev.CallStarted) -> RunState:
     """Note a new start. What was decided about an earlier one does not count for it. To ask `verify` starts nothing."""
-    own = {} if event.verifying else {"here": True, "abroad": False}
-    state = _mark(state, event, "started", key=event.key, inner=(), **own)
+    new = not event.verifying
+    state = _mark(
+        state, event,
+        lambda one: replace(
+            one, status="started", key=event.key, inner=(), here=one.here or new, abroad=one.abroad and not new
+        ),
+    )  # fmt: skip
     if not state.questions:
         return state
     past = outcome_key(event.call)
@@ -649,7 +655,7 @@ def _apply_start(state: RunState, event: ev.CallStarted) -> RunState:
 
 
 def _apply_result(state: RunState, event: ev.CallFinished) -> RunState:
-    state = _mark(state, event, "finished", result=event)
+    state = _mark(state, event, lambda one: replace(one, status="finished", result=event))
     if event.nested is not None:
         state = _count(state, event.call, event.nested)
     if event.reveals:
@@ -693,11 +699,12 @@ def _apply_failure(state: RunState, event: ev.ModelFailed) -> RunState:
 
 
 def _mark(
-    state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, status: Status, **changes: object
+    state: RunState, event: ev.CallStarted | ev.CallFinished | ev.CallPaused, change: Callable[[Pending], Pending]
 ) -> RunState:
+    """Return the state with that call changed, after the work until then."""
     calls: list[Pending] = []
     for one in state.calls:
-        calls.append(replace(one, status=status, **changes) if one.call.id == event.call else one)
+        calls.append(change(one) if one.call.id == event.call else one)
     return replace(state, calls=tuple(calls), spent=_add_work(state, event.at), last=event.at)
 
 
@@ -737,9 +744,6 @@ def _result(pending: Pending, reply: ev.Replied | None, final: str) -> ToolResul
 
 
 def _list_wanted(state: RunState, message: Message) -> tuple[str, ...]:
-    found = (
-        block.source.url
-        for block in message.blocks
-        if isinstance(block, ImageBlock | DocumentBlock) and isinstance(block.source, Remote)
-    )
-    return (*state.wanted, *(url for url in found if url not in state.wanted))
+    media = (block.source for block in message.blocks if type(block) is ImageBlock or type(block) is DocumentBlock)
+    found = [source.url for source in media if isinstance(source, Remote) and source.url not in state.wanted]
+    return (*state.wanted, *found)

@@ -308,8 +308,10 @@ class MemoryLog:
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
         kept.until = inf if self._stays else store._clock() + store._seconds
+        for payload in payloads:
+            kept.lines += payload
+            kept.lines += b"\n"
         if events:
-            kept.lines += b"\n".join((*payloads, b""))
             kept.rival = ""
             kept.length += len(events)
             kept.changed = events[-1].at
