@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TypeVar
 
 from evener.errors import EvenerError
-from evener.transport.exchange import begin
+from evener.model.stream import begin
 
 POLL = 0.5
 """Seconds between two looks while a model or a tool is at work."""

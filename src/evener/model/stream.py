@@ -4,13 +4,13 @@ A response counts only once the provider's end marker has arrived.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from time import perf_counter, time
 from traceback import clear_frames
-from types import MappingProxyType
+from types import MappingProxyType, coroutine
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +31,7 @@ from evener.transcript.loss import Loss, refuse
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Node, Transcript
-from evener.transport.exchange import Request, Response, Retried, Signed, Transport, begin, place_of, send_retrying
+from evener.transport.exchange import Request, Response, Retried, Signed, Transport, place_of, send_retrying
 from evener.transport.http import HttpResponse, read_all
 from evener.transport.limiter import LIMITERS, Slot
 from evener.transport.secrets import scrub
@@ -44,6 +44,30 @@ from evener.wire.stream import deltas_of
 
 if TYPE_CHECKING:
     import hashlib
+
+
+def begin(work: Coroutine[object, object, object]) -> Awaitable[None] | None:
+    """Run a coroutine up to where it first waits. Return what is left of it, to be awaited; None if it has ended."""
+    try:
+        waits_for = work.send(None)
+    except StopIteration:
+        return None
+    return _rest(work, waits_for)
+
+
+@coroutine
+def _rest(work: Coroutine[object, object, object], waits_for: object) -> Generator[object, object, None]:
+    while True:
+        try:
+            sent = yield waits_for
+        except BaseException as error:
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, sent)
+        try:
+            waits_for = step()
+        except StopIteration:
+            return
 
 
 class FittedImages(msgspec.Struct, frozen=True):

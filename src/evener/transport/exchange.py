@@ -5,12 +5,11 @@ A request is retried only while nothing of a response has come. After a 2xx head
 
 import random as randomness
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import lru_cache
 from inspect import isawaitable
 from math import inf, isnan
 from time import monotonic
-from types import coroutine
 from typing import Literal, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -122,30 +121,6 @@ class Transport(Protocol):
     async def send(self, request: Request) -> Response:
         """Send the request and return the response's head. Follows no redirect, retries nothing."""
         ...
-
-
-def begin(work: Coroutine[object, object, object]) -> Awaitable[None] | None:
-    """Run a coroutine up to where it first waits. Return what is left of it, to be awaited; None if it has ended."""
-    try:
-        waits_for = work.send(None)
-    except StopIteration:
-        return None
-    return _rest(work, waits_for)
-
-
-@coroutine
-def _rest(work: Coroutine[object, object, object], waits_for: object) -> Generator[object, object, None]:
-    while True:
-        try:
-            sent = yield waits_for
-        except BaseException as error:
-            step = partial(work.throw, error)
-        else:
-            step = partial(work.send, sent)
-        try:
-            waits_for = step()
-        except StopIteration:
-            return
 
 
 Headers = tuple[tuple[str, str], ...]
