@@ -1,6 +1,7 @@
 """Holds our HTTP framing against h11, and against the parser that it replaced, on damaged chunked answers.
 
-What two of them take to its end must be the same, and no cut may change what we read.
+What two of them take to its end must be the same, no cut may change what we read, and a connection that h11 would not use
+again is not kept.
 """
 
 import re
@@ -25,6 +26,8 @@ PADDED = re.compile(rb"\r\n[0-9a-fA-F]+[ \t]+;")
 
 Read = tuple[bytes, bool] | None
 """The body and whether it has ended; None when it was refused."""
+Kept = tuple[Read, bool]
+"""And whether the connection may carry another answer."""
 
 
 def main(seconds: float, seed: int) -> int:
@@ -34,17 +37,19 @@ def main(seconds: float, seed: int) -> int:
     old, refusal = _load_old()
     while time.monotonic() < end and len(wrong) < 10:
         wire = _damaged(random)
-        ours, theirs = _ours(wire, _cuts(random, wire)), _theirs(wire)
+        (ours, kept), (theirs, keeps) = _ours(wire, _cuts(random, wire)), _theirs(wire)
         before = _read(old(), refusal, wire, [])
         counts["answers"] += 1
         counts["refused by both"] += ours is None and theirs is None
         counts["refused by us alone"] += ours is None and theirs is not None
         counts["ended in both"] += ours is not None and ours[1] and ours == theirs
+        counts["ended and kept"] += kept
         counts["refused by the old parser"] += before is None
         counts["ended in the old parser and in ours"] += before is not None and before[1] and before == ours
         disagrees = ours is not None and ours[1] and ours != theirs and not PADDED.search(wire)
         disagrees = disagrees or (before is not None and before[1] and ours is not None and ours[1] and ours != before)
-        if disagrees or ours != _ours(wire, list(range(1, len(wire)))):
+        disagrees = disagrees or (kept and not keeps and not PADDED.search(wire))
+        if disagrees or (ours, kept) != _ours(wire, list(range(1, len(wire)))):
             wrong.append(wire)
     print(f"seed {seed}:", ", ".join(f"{count} {what}" for what, count in counts.items()))
     for wire in wrong:
@@ -56,7 +61,7 @@ def _damaged(random: Random) -> bytes:
     pieces = [random.randbytes(random.randrange(1, 30)) for _ in range(random.randrange(4))]
     beside = (b"", b"", b";a=b", b" ", b';a="b"')
     body = b"".join(b"%x%b\r\n%b\r\n" % (len(piece), random.choice(beside), piece) for piece in pieces)
-    behind = random.choice((b"", b"", b"x", b"\r\n", HEAD + b"1\r\nx\r\n", b"HTTP/1.1 200 OK\r\n\r\nmore"))
+    behind = random.choice((b"", b"", b"x", b"\r", b"\r\n", HEAD + b"1\r\nx\r\n", b"HTTP/1.1 200 OK\r\n\r\nmore"))
     wire = bytearray(HEAD + body + b"0\r\n" + random.choice((b"", b"", b"t: u\r\n")) + b"\r\n" + behind)
     for _ in range(random.randrange(3)):
         at = random.randrange(len(HEAD), len(wire))
@@ -91,8 +96,10 @@ def _load_old() -> tuple[Callable[[], Answer], type[Exception]]:
     return old.Framing, old.NotHttp
 
 
-def _ours(wire: bytes, cuts: list[int]) -> Read:
-    return _read(Framing(), NotHttp, wire, cuts)
+def _ours(wire: bytes, cuts: list[int]) -> Kept:
+    answer = Framing()
+    read = _read(answer, NotHttp, wire, cuts)
+    return read, read is not None and answer.ended and answer.reusable
 
 
 def _read(answer: Answer, refusal: type[Exception], wire: bytes, cuts: list[int]) -> Read:
@@ -103,7 +110,7 @@ def _read(answer: Answer, refusal: type[Exception], wire: bytes, cuts: list[int]
         return None
 
 
-def _theirs(wire: bytes) -> Read:
+def _theirs(wire: bytes) -> Kept:
     peer = h11.Connection(h11.CLIENT)
     peer.send(h11.Request(method="POST", target="/", headers=[("host", "a"), ("content-length", "0")]))
     peer.send(h11.EndOfMessage())
@@ -115,8 +122,8 @@ def _theirs(wire: bytes) -> Read:
                 case h11.Data(data=data):
                     body += bytes(data)
                 case h11.EndOfMessage():
-                    return body, True
+                    return (body, True), peer.their_state is h11.DONE and not peer.trailing_data[0]
                 case h11.NEED_DATA | h11.PAUSED:
-                    return body, False
+                    return (body, False), False
     except h11.RemoteProtocolError:
-        return None
+        return None, False

@@ -133,6 +133,8 @@ def test_the_bounds_are_the_same_however_it_comes(cut: int) -> None:
         (b"HTTP/1.1 200 OK\r\nConnection: Close\r\ncontent-length: 0\r\n\r\n", False),
         (b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n", False),
         (b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nconnection: keep-alive, close\r\ncontent-length: 0\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", False),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nmore", False),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n\r\n0\r\n\r\n", False),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n0\r\n\r\n", True),
@@ -145,14 +147,33 @@ def test_a_connection_is_kept_only_when_both_sides_know_where_the_answer_ended(h
     assert (answer.ended, body, answer.reusable) == (True, b"", reusable)
 
 
-@pytest.mark.parametrize(
-    "behind", [b"x", b"\r\n", b"HTTP/1.1 200 OK\r\n\r\nmore", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore"]
-)
-@pytest.mark.parametrize("cut", [1, 100_000_000])
-def test_what_another_answer_says_is_none_of_the_body(behind: bytes, cut: int) -> None:
-    wire = CHUNKED + chunked([b"hello"]) + behind
-    answer, body = fed(*(wire[at : at + cut] for at in range(0, len(wire), cut)))
-    assert (answer.ended, body) == (True, b"hello")
+BEHIND = {
+    "junk": b"x",
+    "a line break": b"\r\n",
+    "half a line break": b"\r",
+    "a bare line feed": b"\n",
+    "an answer without a length": b"HTTP/1.1 200 OK\r\n\r\nmore",
+    "an answer": b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore",
+    "an answer without a body": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "an upgrade": b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    "more than fits between two chunks": b"\xff" * 20_000,
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 5, 7, 100_000_000])
+@pytest.mark.parametrize("body", [chunked([b"hello"]), chunked([b"hello"], trailer=b"t: u\r\n")], ids=["", "trailed"])
+def test_what_comes_behind_an_answer_is_none_of_it_and_ends_the_connection(behind: str, cut: int, body: bytes) -> None:
+    wire = body + BEHIND[behind]
+    answer, got = fed(CHUNKED, *(wire[at : at + cut] for at in range(0, len(wire), cut)))
+    assert (answer.ended, got, answer.reusable) == (True, b"hello", False)
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_the_end_of_an_answer_is_found_however_it_comes(cut: int) -> None:
+    wire = chunked([b"hello"], trailer=b"t: u\r\n")
+    answer, got = fed(CHUNKED, *(wire[at : at + cut] for at in range(0, len(wire), cut)))
+    assert (answer.ended, got, answer.reusable) == (True, b"hello", True)
 
 
 def test_nobody_speaks_in_a_tunnel_before_we_do() -> None:

@@ -125,6 +125,8 @@ FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
 """A head as it is checked: the separators are characters that no part may contain."""
 MOST_DIGITS = 15
+ENDING = b"\r\n\r\n"
+"""What ends a chunked body: the line breaks of its last line and of an empty one."""
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 """The head that llhttp gets in place of the one that was checked here."""
 
@@ -251,7 +253,7 @@ class Framing:
         """Decide how the body ends."""
         headers = self.headers
         wishes = headers.get("connection", "").lower()
-        self.reusable = "close" not in wishes if first_version == "1" else "keep-alive" in wishes
+        self.reusable = "close" not in wishes and (first_version == "1" or "keep-alive" in wishes)
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if self.status in BODYLESS or self._method == "HEAD" or (self._method == "CONNECT" and self.status < 300):
             self.ended, self._part = True, "length"
@@ -260,7 +262,7 @@ class Framing:
             if coding.lower() != "chunked":
                 raise NotHttp
             self._part, self._chunks = "chunks", _Chunks()
-            self.reusable = self.reusable and length is None
+            self.reusable = self.reusable and length is None and first_version == "1"  # HTTP/1.0 has no chunks: RFC 9112, 6.1
         elif length is not None:
             self._left = _length(length)
             self._part, self.ended = "length", not self._left
@@ -281,12 +283,13 @@ class Framing:
         chunks = self._chunks
         assert chunks is not None
         pieces = chunks.feed(data)
-        self._between = self._between + len(data) if not pieces else 0
-        if self._between > BETWEEN:
-            raise NotHttp
         if chunks.ended:
             self.ended, self._chunks = True, None
             self.reusable = self.reusable and not chunks.followed
+            return pieces
+        self._between = self._between + len(data) if not pieces else 0
+        if self._between > BETWEEN:
+            raise NotHttp
         return pieces
 
 
@@ -311,13 +314,24 @@ class _Chunks:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the pieces of the body among these bytes. Raises NotHttp."""
+        if 1 < len(data) <= len(ENDING):  # byte by byte: these may all be line breaks, before the end and after it
+            return [piece for at in range(len(data)) for piece in self._parse(data[at : at + 1])]
+        return self._parse(data)
+
+    def _parse(self, data: bytes) -> list[bytes]:
         sink = self._sink
+        if sink.ended:
+            sink.followed = True
+            return []
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             if not sink.ended:
                 raise NotHttp from None
             sink.followed = True
+        if sink.ended and len(data) > 1:  # llhttp skips line breaks after the end without a word
+            before, ending = data[: -len(ENDING)], data[-len(ENDING) :]
+            sink.followed = sink.followed or ending != ENDING or before.endswith((b"\r", b"\n"))
         pieces = sink.pieces[: sink.end] if sink.ended else sink.pieces.copy()
         sink.pieces.clear()
         return pieces
