@@ -4,17 +4,15 @@ Knows no SQL, and neither the file nor the server that it lies in.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakSet, finalize
 
 from evener.events import Event
-from evener.store.protocol import Lease, Link, Summary, waiting_of
+from evener.store.protocol import Link, Summary, waiting_of
 from evener.store.redaction import Redaction
 from evener.store.sqlite import catalog, reading, rows, transfer
-from evener.store.sqlite.leases import Renewer, give_back
-from evener.store.sqlite.rows import AppendedRows, BlobTable, Claim, EventRow, HeldLog, rows_of
+from evener.store.sqlite.rows import BlobTable
 from evener.store.transfer.cargo import CargoEvent, CargoThread
 
 if TYPE_CHECKING:
@@ -25,88 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SqlLog(ABC):
-    """A part of a log that we hold: what it stages, and its lease. `_dropped` gives that back if it is never closed."""
-
-    _store: "SqlStore"
-    _dropped: "finalize[..., SqlLog]"
-
-    def __init__(self, held: HeldLog, claim: Claim) -> None:
-        self._held = held
-        self._lease = Lease(held.log, held.epoch, claim.holder, held.rival)
-        self._until = claim.until
-        self._closed = False
-        self._staged: list[EventRow] = []
-        self._writing = 0  # writes under way
-
-    @abstractmethod
-    async def _write(self, added: list[EventRow], *, certain: int | None = None) -> AppendedRows:
-        """Have rows written, those that were staged before them. If it fails, those stay staged."""
-
-    @abstractmethod
-    async def _release_lease(self, *, left: bool) -> None:
-        """Have the store note that the lease was given back."""
-
-    @abstractmethod
-    def renew_soon(self, when_less_than: float) -> None:
-        """Have the lease renewed if fewer seconds than this are left of it, without waiting for that."""
-
-    @property
-    def lease(self) -> Lease:
-        """Return our lease, even after it was lost."""
-        return self._lease
-
-    async def append(self, *events: Event) -> tuple[Event, ...]:
-        """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
-        kept, added = rows_of(events, self._store._guard)
-        await self._write(added)
-        return kept
-
-    def stage(self, *events: Event) -> tuple[Event, ...] | None:
-        """Keep events for the next write, which puts them first. None when a write is under way."""
-        if self._writing:
-            return None
-        kept, added = rows_of(events, self._store._guard)
-        self._staged += added
-        return kept
-
-    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
-        """Append, unless a note waits to be settled: then write only what was staged, and return None."""
-        kept, added = rows_of(events, self._store._guard)
-        return None if (await self._write(added, certain=len(self._staged))).noted else kept
-
-    def keep(self) -> None:
-        """Renew the lease from a thread of the store's, until the log is closed or lost."""
-        self._store._renewer.add(self)
-
-    async def renew(self) -> None:
-        """Keep the lease."""
-        await self._write([])
-
-    async def aclose(self, *, left: bool = False) -> None:
-        """Give the lease back. `left`: something that was begun under it goes on."""
-        if not self._closed:
-            self._closed = True
-            self._dropped.detach()
-            self._store._open.discard(self)
-            self._store._renewer.discard(self)
-            give_back(self._held.mark, left=left)
-            await self._release_lease(left=left)
-
-    def _drop(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._dropped()
-
-
 class SqlStore(ABC):
     """A part of a store: everything but its leases, its notes, and what depends on where it lies."""
 
     _guard: Redaction
-    _open: "WeakSet[SqlLog]"
-    _renewer: Renewer
-    _seconds: float
-    _clock: Callable[[], float]
 
     @abstractmethod
     async def _read(self, job: "Job[T]") -> T:
@@ -190,7 +110,3 @@ class SqlStore(ABC):
         """Return those of the names that a blob has."""
         wanted = list(names)
         return await self._read(lambda connection: sorted(BlobTable(connection, self._guard).among(wanted)))
-
-    def _expiry(self) -> float:
-        """Return when a lease that is taken or renewed now runs out."""
-        return self._clock() + self._seconds

@@ -35,9 +35,9 @@ from evener.store.postgres.connection import (
 from evener.store.postgres.notices import CHANNEL, NoticeListener
 from evener.store.postgres.schema import check_schema
 from evener.store.postgres.writes import LogJob, perform_writes
-from evener.store.protocol import Finding, Hits, LeaseHeld, Note
+from evener.store.protocol import Finding, Hits, Lease, LeaseHeld, Note
 from evener.store.redaction import Funnel, Redaction
-from evener.store.sql_store import SqlLog, SqlStore
+from evener.store.sql_store import SqlStore
 from evener.store.sqlite import catalog, erase, rows, transfer
 from evener.store.sqlite.leases import Renewer, claims, forget, give_back, new_claim, rival_of
 from evener.store.sqlite.rows import AppendedRows, Claim, EventRow, HeldLog, rows_of
@@ -75,22 +75,49 @@ class ServerClock:
         return monotonic() + self._offset if self._offset is not None else 0.0
 
 
-class PostgresLog(SqlLog):
+class PostgresLog:
     """A log that we hold. One that is dropped without being closed gives its lease back, too."""
 
-    _store: "PostgresStore"
-
     def __init__(self, store: "PostgresStore", held: HeldLog, claim: Claim, tail: LogTail) -> None:
-        super().__init__(held, claim)
         self._store = store
+        self._held = held
         self._dropped = finalize(self, _give_back, store._writer, held.log, claim.mark, left=True)
         self._dropped.atexit = False
+        self._lease = Lease(held.log, held.epoch, claim.holder, held.rival)
         self._tail = tail
+        self._until = claim.until
+        self._closed = False
+        self._staged: list[EventRow] = []
+        self._writing = 0
+
+    @property
+    def lease(self) -> Lease:
+        """Return our lease, even after it was lost."""
+        return self._lease
 
     @property
     def length(self) -> int:
         """Return how many events it has, as far as we wrote or read them."""
         return self._tail.length
+
+    async def append(self, *events: Event) -> tuple[Event, ...]:
+        """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(added)
+        return kept
+
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write, which puts them first. None when a write is under way."""
+        if self._writing:
+            return None
+        kept, added = rows_of(events, self._store._guard)
+        self._staged += added
+        return kept
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """Append, unless a note waits to be settled: then write only what was staged, and return None."""
+        kept, added = rows_of(events, self._store._guard)
+        return None if (await self._write(added, certain=len(self._staged))).noted else kept
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order. While the store hears of new ones, most looks cost nothing."""
@@ -110,6 +137,10 @@ class PostgresLog(SqlLog):
         await self._write(added, settles=number)
         return kept
 
+    def keep(self) -> None:
+        """Renew the lease from a thread of the store's, until the log is closed or lost."""
+        self._store._renewer.add(self)
+
     def renew_soon(self, when_less_than: float) -> None:
         """Have the lease renewed if fewer seconds than this are left of it, without waiting for that."""
         store = self._store
@@ -118,13 +149,29 @@ class PostgresLog(SqlLog):
         until = store._expiry()
         store._writer.send(AppendJob(self._held, (), until, tail=self._tail), partial(self._grow, until=until))
 
-    async def _release_lease(self, *, left: bool) -> None:
-        job, after = _release(self._held.log, self._held.mark, left=left)
-        try:
-            await self._store._writer.run(job, after)
-        except StoreError as error:  # the lease runs out; until then only this process knows that it is free
-            if not error.retryable:
-                raise
+    async def renew(self) -> None:
+        """Keep the lease."""
+        await self._write([])
+
+    async def aclose(self, *, left: bool = False) -> None:
+        """Give the lease back. `left`: something that was begun under it goes on."""
+        if not self._closed:
+            self._closed = True
+            self._dropped.detach()
+            self._store._open.discard(self)
+            self._store._renewer.discard(self)
+            give_back(self._held.mark, left=left)
+            job, after = _release(self._held.log, self._held.mark, left=left)
+            try:
+                await self._store._writer.run(job, after)
+            except StoreError as error:  # the lease runs out; until then only this process knows that it is free
+                if not error.retryable:
+                    raise
+
+    def _drop(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._dropped()
 
     async def _write(self, added: list[EventRow], *, certain: int | None = None, settles: int | None = None) -> AppendedRows:
         """Have the rows written, those that were staged before them. If it fails, those stay staged."""
@@ -180,7 +227,7 @@ class PostgresStore(SqlStore):
         self._pooling = Lock()
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="evener store")
         self._notices = NoticeListener(self._dial, self._channel)
-        self._open = WeakSet()
+        self._open: WeakSet[PostgresLog] = WeakSet()
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._notices, self._writer, self._threads)
 
@@ -382,6 +429,9 @@ class PostgresStore(SqlStore):
         log = PostgresLog(self, held, claim, tail)
         self._open.add(log)
         return log
+
+    def _expiry(self) -> float:
+        return self._clock() + self._seconds
 
 
 class _Server:

@@ -22,9 +22,9 @@ from evener.store import protocol
 from evener.store.cipher import Cipher, SameKey
 from evener.store.integrity.digests import Checkpoint, Sidecar
 from evener.store.integrity.verify import verify
-from evener.store.protocol import Damaged, Finding, Hits, LeaseHeld, Note, persist
+from evener.store.protocol import Damaged, Finding, Hits, Lease, LeaseHeld, Note, persist
 from evener.store.redaction import Funnel, Redaction
-from evener.store.sql_store import SqlLog, SqlStore
+from evener.store.sql_store import SqlStore
 from evener.store.sqlite import catalog, erase, reading, rows, snapshots, transfer
 from evener.store.sqlite.backup import write_copy
 from evener.store.sqlite.file import StoreBusy, StoreFull, connect, only_read, path_of
@@ -58,24 +58,51 @@ T = TypeVar("T")
 Release = tuple["Callable[[sqlite3.Connection], Checkpoint | None]", Callable[[Checkpoint | None], None]]
 
 
-class SqliteLog(SqlLog):
+class SqliteLog:
     """A log that we hold. One that is dropped without being closed gives its lease back, too."""
 
-    _store: "SqliteStore"
-
     def __init__(self, store: "SqliteStore", held: HeldLog, claim: Claim, length: int) -> None:
-        super().__init__(held, claim)
         self._store = store
+        self._held = held
         self._dropped = finalize(self, _give_back, store._writer, store._sidecar, held.log, claim.mark, left=True)
         self._dropped.atexit = False  # by then the process is as good as dead, and others can tell
+        self._lease = Lease(held.log, held.epoch, claim.holder, held.rival)
         self._length = length
+        self._until = claim.until
+        self._closed = False
         self._folded = length
+        self._staged: list[EventRow] = []
+        self._writing = 0  # writes under way
         self._end: tuple[int, bytes] | None = None  # length and head after our last write, if they are known
+
+    @property
+    def lease(self) -> Lease:
+        """Return our lease, even after it was lost."""
+        return self._lease
 
     @property
     def length(self) -> int:
         """Return how many events it has, as far as we wrote or read them."""
         return self._length
+
+    async def append(self, *events: Event) -> tuple[Event, ...]:
+        """Add events: all or none, durable when this returns. Cancelled while it waits, it happens all the same."""
+        kept, added = rows_of(events, self._store._guard)
+        await self._write(added)
+        return kept
+
+    def stage(self, *events: Event) -> tuple[Event, ...] | None:
+        """Keep events for the next write, which puts them first. None when a write is under way."""
+        if self._writing:
+            return None
+        kept, added = rows_of(events, self._store._guard)
+        self._staged += added
+        return kept
+
+    async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
+        """Append, unless a note waits to be settled: then write only what was staged, and return None."""
+        kept, added = rows_of(events, self._store._guard)
+        return None if (await self._write(added, certain=len(self._staged))).noted else kept
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order."""
@@ -89,6 +116,10 @@ class SqliteLog(SqlLog):
         await self._write(added, note=number)
         return kept
 
+    def keep(self) -> None:
+        """Renew the lease from a thread of the store's, until the log is closed or lost."""
+        self._store._renewer.add(self)
+
     def renew_soon(self, when_less_than: float) -> None:
         """Have the lease renewed if fewer seconds than this are left of it, without waiting for that."""
         store = self._store
@@ -98,13 +129,29 @@ class SqliteLog(SqlLog):
         renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
         store._writer.send(renewed, partial(self._grown, until))
 
-    async def _release_lease(self, *, left: bool) -> None:
-        self._fold_after(snapshots.EVERY)
-        job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
-        try:
-            await self._store._writer.run(job, after, here=self._store._is_alone)
-        except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
-            self._store._writer.send(job, after)
+    async def renew(self) -> None:
+        """Keep the lease."""
+        await self._write([])
+
+    async def aclose(self, *, left: bool = False) -> None:
+        """Give the lease back. `left`: something that was begun under it goes on."""
+        if not self._closed:
+            self._closed = True
+            self._dropped.detach()
+            self._store._open.discard(self)
+            self._store._renewer.discard(self)
+            give_back(self._held.mark, left=left)
+            self._fold_after(snapshots.EVERY)
+            job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
+            try:
+                await self._store._writer.run(job, after, here=self._store._is_alone)
+            except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
+                self._store._writer.send(job, after)
+
+    def _drop(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._dropped()
 
     async def _write(self, added: list[EventRow], *, certain: int | None = None, note: int | None = None) -> AppendedRows:
         """Have rows written, those that were staged before them. If it fails, those stay staged.
@@ -185,7 +232,7 @@ class SqliteStore(SqlStore):
         self._seconds = lease
         self._clock = clock
         self._guard = Redaction(funnel or Funnel(), cipher)
-        self._open = WeakSet()
+        self._open: WeakSet[SqliteLog] = WeakSet()
         self._renewer = Renewer(lease)
         finalize(self, _end, self._renewer, self._indexer, self._writer, self._reader)
 
@@ -397,6 +444,9 @@ class SqliteStore(SqlStore):
         log = SqliteLog(self, held, claim, length)
         self._open.add(log)
         return log
+
+    def _expiry(self) -> float:
+        return self._clock() + self._seconds
 
 
 def _grow_on(lane: WriterThread, index: SearchIndex) -> None:
