@@ -17,7 +17,7 @@ from evener.call_context import current_site, waiting
 from evener.errors import EvenerError
 from evener.harness import Harness, Thread
 from evener.mcp.naming import name_sampling
-from evener.model.seam import Askable
+from evener.model.seam import Askable, GivenAnswer
 from evener.observe.cost import Cost
 from evener.store.protocol import NoLog
 from evener.tools.context import ToolContext
@@ -27,7 +27,6 @@ from evener.toolset.question import ASK_USER, question_tool
 from evener.transcript.ask import Ask, HostedTool, ModelSettings, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Origin, ResultContent, TextBlock, ToolCall, ToolResult
 from evener.transcript.delta import Delta
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
@@ -141,18 +140,6 @@ def _read_answer(text: str) -> Fields | None:
 # What to call next, as a model without a wire.
 
 
-class _Said(msgspec.Struct, frozen=True):
-    reply: Reply
-    message: Message
-    losses: tuple[Loss, ...] = ()
-    cost: Cost = Cost()
-    seconds: float = 0.0
-    first: float = 0.0
-    tries: int = 1
-    output: str = ""
-    form: OutputForm = ""
-
-
 class QuestionModel:
     """Says what to call for a server's question. It costs nothing, and decides nothing but the words."""
 
@@ -188,7 +175,8 @@ class _Saying:
 
     def __init__(self, reply: Reply, origin: Origin) -> None:
         self._left: list[Delta] = list(deltas_of(reply))
-        self.answer = _Said(reply, Message.from_assistant_response(reply, origin=origin))
+        message = Message.from_assistant_response(reply, origin=origin)
+        self.answer = GivenAnswer(reply=reply, message=message, cost=Cost())
 
     async def read(self) -> list[Delta]:
         await asyncio.sleep(0)

@@ -10,12 +10,12 @@ from decimal import Decimal
 from time import monotonic
 from typing import Protocol
 
-import msgspec
-
 from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT, final_tool, is_object
 from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ServerError, UsageError
+from evener.model.seam import GivenAnswer
+from evener.observe.cost import Cost
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta
@@ -26,6 +26,8 @@ from evener.transcript.transcript import Transcript
 from evener.wire.stream import deltas_of
 
 FREE = Decimal(0)
+UNKNOWN = Cost(FREE, exact=False)
+"""A cost that is not known: a lower bound of nothing."""
 WIRE = "plain"
 
 
@@ -36,38 +38,6 @@ class PlainProvider(Protocol):
     def name(self) -> str: ...
 
     def complete(self, transcript: Transcript, tools: Sequence[ToolSpec] = ()) -> Awaitable[Reply] | Reply: ...
-
-
-class Unpriced(msgspec.Struct, frozen=True):
-    """A cost that is not known: a lower bound of nothing."""
-
-    amount: Decimal = FREE
-    exact: bool = False
-
-
-class PlainAnswer(msgspec.Struct, frozen=True):
-    """What such a provider answered."""
-
-    reply: Reply
-    message: Message
-    losses: tuple[Loss, ...]
-    seconds: float
-    form: OutputForm
-    wrapped: bool
-    cost: Unpriced = Unpriced()
-    tries: int = 1
-
-    @property
-    def first(self) -> float:
-        """The seconds to the first piece: there is only one."""
-        return self.seconds
-
-    @property
-    def output(self) -> str:
-        """The JSON text of a structured answer."""
-        found = next((call.raw for call in reversed(self.reply.calls) if call.name == FINAL_RESULT), None)
-        text = strip_fence(self.reply.text) if found is None else found
-        return unwrap(text) if self.wrapped and found is not None else text
 
 
 class PlainModel:
@@ -123,14 +93,14 @@ class _PlainStream:
         self._provider = provider
         self._ask = ask
         self._pieces: list[Delta] | None = None
-        self._answer: PlainAnswer | None = None
+        self._answer: GivenAnswer | None = None
 
     @property
     def form(self) -> OutputForm:
         return "" if self._ask.output is None else "tool"
 
     @property
-    def answer(self) -> PlainAnswer:
+    def answer(self) -> GivenAnswer:
         if self._answer is None:
             raise UsageError("The answer is not there yet. Read to the end first.")
         return self._answer
@@ -158,8 +128,11 @@ class _PlainStream:
                 f"The provider {self._provider.name!r} gave a {type(reply).__name__}. Return an evener.transcript.Reply."
             )
         message = Message.from_assistant_response(reply, origin=ask.target)
-        wrapped = output is not None and bool(output.schema) and not is_object(output.schema)
-        self._answer = PlainAnswer(reply, message, _losses(ask), monotonic() - began, self.form, wrapped)
+        seconds = monotonic() - began  # to the first piece, too: there is only one
+        self._answer = GivenAnswer(
+            reply=reply, message=message, cost=UNKNOWN, losses=_losses(ask), seconds=seconds, first=seconds,
+            output=_output_of(reply, output), form=self.form,
+        )  # fmt: skip
         return reply
 
     async def _called(self, transcript: Transcript, specs: Sequence[ToolSpec]) -> object:
@@ -171,6 +144,15 @@ class _PlainStream:
 
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
+
+
+def _output_of(reply: Reply, asked: OutputSchema | None) -> str:
+    """Return the JSON text of a structured answer."""
+    found = next((call.raw for call in reversed(reply.calls) if call.name == FINAL_RESULT), None)
+    if found is None:
+        return strip_fence(reply.text)
+    is_wrapped = asked is not None and bool(asked.schema) and not is_object(asked.schema)
+    return unwrap(found) if is_wrapped else found
 
 
 def _losses(ask: Ask) -> tuple[Loss, ...]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, State, ToolSpec
 from evener.transcript.blocks import DocumentBlock, ImageBlock
 from evener.transcript.delta import Delta
@@ -58,6 +60,20 @@ class Answered(Protocol):
     def form(self) -> OutputForm:
         """Return how a structured answer was asked for; empty when none was."""
         ...
+
+
+class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished call of a model without a wire: its answer was there as a whole."""
+
+    reply: Reply
+    message: Message
+    cost: Price
+    losses: tuple[Loss, ...] = ()
+    seconds: float = 0.0
+    first: float = 0.0
+    tries: int = 1
+    output: str = ""
+    form: OutputForm = ""
 
 
 @runtime_checkable

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 
-import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
@@ -13,6 +12,7 @@ from evener.encodings.buffer import strip_fence
 from evener.encodings.forms import FINAL_RESULT
 from evener.encodings.json import unwrap
 from evener.errors import EvenerError, ProviderError
+from evener.model.seam import GivenAnswer
 from evener.observe.cost import Cost
 from evener.replay.difference import compare_events
 from evener.replay.moments import hit_of
@@ -21,26 +21,10 @@ from evener.tools.outputs import OutputShape
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Origin
 from evener.transcript.delta import Delta, TextDelta
-from evener.transcript.loss import Loss
-from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Usage
 from evener.transcript.transcript import Transcript
 
 FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
-
-
-class ReplayedAnswer(msgspec.Struct, frozen=True):
-    """A reply of the recording, as a model gave it."""
-
-    reply: Reply
-    message: Message
-    losses: tuple[Loss, ...]
-    cost: Cost
-    seconds: float
-    first: float
-    tries: int
-    output: str = ""
-    form: OutputForm = ""
 
 
 class RecordedModel:
@@ -88,16 +72,17 @@ class RecordedModel:
         del ask, after
         return _RecordedStream(self._tape, self._answer)
 
-    def _answer(self, event: ev.Replied) -> ReplayedAnswer:
+    def _answer(self, event: ev.Replied) -> GivenAnswer:
         message = event.message
         notices = () if self._shape else tuple(("malformed_call", problem) for problem in event.problems)
         reply = Reply(message.blocks, event.stop, message.usage or Usage(), event.reply, "", notices)
-        answer = ReplayedAnswer(
-            reply, message, event.losses, Cost(event.cost, event.exact), event.seconds, event.first, event.tries
-        )
+        answer = GivenAnswer(
+            reply=reply, message=message, cost=Cost(event.cost, event.exact), losses=event.losses, seconds=event.seconds,
+            first=event.first, tries=event.tries,
+        )  # fmt: skip
         return answer if self._shape is None else self._shaped(event, answer, self._shape)
 
-    def _shaped(self, event: ev.Replied, answer: ReplayedAnswer, shape: OutputShape) -> ReplayedAnswer:
+    def _shaped(self, event: ev.Replied, answer: GivenAnswer, shape: OutputShape) -> GivenAnswer:
         """Return the answer in the form that gives the recorded event."""
         tried = [
             replace(answer, form=form, output=text)
@@ -128,18 +113,18 @@ def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
 class _RecordedStream:
     """One answer of the recording, coming."""
 
-    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], ReplayedAnswer]) -> None:
+    def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], GivenAnswer]) -> None:
         self._tape = tape
         self._answer_of = answer_of
         self._shown = False
-        self._answer: ReplayedAnswer | None = None
+        self._answer: GivenAnswer | None = None
 
     @property
     def form(self) -> OutputForm:
         return ""
 
     @property
-    def answer(self) -> ReplayedAnswer:
+    def answer(self) -> GivenAnswer:
         if self._answer is None:
             raise EvenerError("The recorded answer was not read yet. Read it to its end first.")
         return self._answer

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 
-import msgspec
-
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import EvenerError, UsageError
+from evener.model.seam import GivenAnswer
 from evener.observe.cost import Cost
 from evener.transcript.ask import Ask, HostedTool, OutputForm, OutputSchema, ToolSpec
 from evener.transcript.blocks import Block, Origin, TextBlock, ToolCall, check_type
 from evener.transcript.delta import Delta
-from evener.transcript.loss import Loss
 from evener.transcript.message import Message
 from evener.transcript.reply import Reply, Stop, Usage
 from evener.transcript.transcript import Transcript
@@ -20,25 +18,6 @@ from evener.wire.stream import deltas_of
 
 Line = Reply | EvenerError | str
 Script = Sequence[Line] | Callable[[Ask], Line]
-
-
-class ScriptedAnswer(msgspec.Struct, frozen=True):
-    """What a scripted call gave."""
-
-    reply: Reply
-    message: Message
-    losses: tuple[Loss, ...] = ()
-    cost: Cost = Cost()
-    seconds: float = 0.0
-    first: float = 0.0
-    tries: int = 1
-    form: OutputForm = ""
-
-    @property
-    def output(self) -> str:
-        """The arguments of `final_result` where that was asked for, else the text."""
-        finals = [call.raw for call in self.reply.calls if call.name == FINAL_RESULT]
-        return finals[0] if finals and self.form == "tool" else self.reply.text
 
 
 def says(text: str, *, usage: Usage | None = None) -> Reply:
@@ -121,12 +100,14 @@ class _ScriptedStream:
         self._pieces: list[Delta] | None = None
 
     @property
-    def answer(self) -> ScriptedAnswer:
+    def answer(self) -> GivenAnswer:
         if isinstance(self._line, EvenerError):
             raise self._line
         reply = self._line
         message = Message.from_assistant_response(reply, origin=self._ask.target)
-        return ScriptedAnswer(reply, message, cost=self._price, form=self.form)
+        finals = [call.raw for call in reply.calls if call.name == FINAL_RESULT]
+        output = finals[0] if finals and self.form == "tool" else reply.text
+        return GivenAnswer(reply=reply, message=message, cost=self._price, output=output, form=self.form)
 
     @property
     def form(self) -> OutputForm:
