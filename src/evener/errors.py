@@ -1,22 +1,22 @@
 """The one error tree. Every message says what happened, what was expected, and what to do next.
 
     EvenerError
-      UsageError              you called us wrongly; nothing happened
+      UsageError              the caller used the library wrongly; nothing happened
         BadValue              a value that cannot exist: wrong type, lone surrogate, unknown role
         BadDocument           a stored document that cannot be read: unknown version or key, duplicate keys, too deep
         BadRow                a provider or model row that cannot be read
-      ProviderError           the provider said no
+      ProviderError           the provider answered with an error
         AuthFailed, PermissionDenied, RateLimited, QuotaExceeded, Overloaded, InvalidRequest,
         ContextTooLong, ModelNotFound, StateExpired, ServerError
-      TransportError          the bytes did not arrive
+      TransportError          the answer did not arrive
         ConnectFailed, TimedOut, TruncatedStream
-      WireError               bytes that are not the protocol
+      WireError               bytes that do not follow the protocol
       LimitReached            a limit of the run
       ApprovalStale           a decision about something that has changed
       StoreError              the log could not be read or written
 
 A failed tool is a result and an approval pause is a state: neither is an exception.
-Secrets never stand in a message.
+A message never contains a secret.
 """
 
 __all__ = [
@@ -48,9 +48,9 @@ __all__ = [
 
 
 class EvenerError(Exception):
-    """The root. `retryable` says whether the same call may succeed later, unchanged.
+    """The root. `retryable`: the same call may succeed later, unchanged.
 
-    `thread` names the conversation whose run it ended, if it ended one: that can be resumed.
+    `thread` names the conversation of the run that this error ended, if it ended one: it can be resumed.
     """
 
     retryable: bool = False
@@ -58,17 +58,17 @@ class EvenerError(Exception):
 
 
 class UsageError(EvenerError):
-    """You called us wrongly. Nothing was sent, stored or changed."""
+    """The caller used the library wrongly. Nothing was sent, stored or changed."""
 
 
 class BadValue(UsageError, ValueError):
-    """A value that cannot exist. Also a ValueError, so that the code that builds the value can say where it stood."""
+    """A value that cannot exist. Also a ValueError, so that the code that builds the value can add its position."""
 
 
 class BadDocument(UsageError):
-    """A document that cannot be read as what it claims to be. Nothing of it was loaded.
+    """A document that cannot be read in the stated format. Nothing of it was loaded.
 
-    `path` is the place in it, as in `messages[3].blocks[0].text`; empty for the document itself.
+    `path` is the position in it, as in `messages[3].blocks[0].text`; empty for the document itself.
     """
 
     def __init__(self, message: str, *, path: str = "") -> None:
@@ -172,7 +172,7 @@ class ServerError(ProviderError):
 
 
 class TransportError(EvenerError):
-    """The bytes did not arrive. `begun`: some of an answer had come, so that the request is not sent again by itself."""
+    """The answer did not arrive. `begun`: a part of it did, so the request is not retried automatically."""
 
     retryable = True
     begun = False
@@ -187,11 +187,11 @@ class TimedOut(TransportError):
 
 
 class TruncatedStream(TransportError):
-    """The stream ended before the wire's terminal mark: the turn does not count."""
+    """The stream ended before the provider's end marker: the turn does not count."""
 
 
 class WireError(EvenerError):
-    """Bytes that are not the protocol they claim to be."""
+    """Bytes that do not follow the protocol."""
 
 
 class LimitReached(EvenerError):
@@ -199,7 +199,7 @@ class LimitReached(EvenerError):
 
 
 class NoOutput(EvenerError):
-    """A run came to no answer, and the caller required one."""
+    """The caller required an answer, and the run ended without one."""
 
 
 class ApprovalStale(EvenerError):

@@ -1,7 +1,9 @@
-"""Facts in past tense: what happened in one log, in order. They are all the state there is; everything else folds them. Pure.
+"""Events in past tense: what happened in one log, in order. They are the only state; everything else is computed from them.
+Pure.
 
-Written before the thing they announce (`ModelCalled`, `CallStarted`) or after the thing they report. `at` is the time in
-seconds since 1970, minted by the process that appends them. An event never holds a credential or a provider's raw answer.
+An event is written before the step that it announces (`ModelCalled`, `CallStarted`) or after the step that it reports. `at` is
+the time in seconds since 1970, set by the process that appends the event. An event never contains a credential or a provider's
+raw answer.
 """
 
 from collections.abc import Sequence
@@ -105,12 +107,12 @@ StopCause = Literal[
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The allowance of one run; None is no limit. A run that stops at a limit can be resumed with a fresh allowance.
+    """The allowance of one run; None means no limit. A run that stopped at a limit can be resumed with a fresh allowance.
 
-    `seconds` is time at work: waiting for a decision or for a process to come back does not count.
-    `retries` are further tries of one model after an answer failed or broke off; `corrections` are answers sent back because
-    their form was wrong. `warn_at` is the part of a limit after which the model is told, once.
-    `repeats` and `repeats_stop`: how often the same call in a row is answered before the model is told, and before the end.
+    `seconds` is working time: waiting for a decision, or for a process to restart, does not count. `retries`: how often one
+    model is called again after an answer failed or broke off. `corrections`: how often an invalid answer is sent back for
+    correction. `warn_at`: the share of a limit after which the model is warned, once. `repeats` and `repeats_stop`: how often
+    in a row the same call is answered before the model is warned, and before the run stops.
     """
 
     requests: int | None = 50
@@ -189,10 +191,10 @@ Amount = int | float | Decimal
 
 
 class LimitHit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A limit that left no room, in numbers: how much it allows, and how much of it was used or reserved.
+    """The limit that was reached, in numbers: its value, and how much was used or reserved.
 
-    `wanted` is what was asked for beyond that: the upper bound of the next request's cost, or a number of calls. `around`:
-    the limit is that of a run around this one.
+    `wanted` is what the next step needed: the upper bound of a request's cost, or a number of calls. `around`: it is the limit
+    of an outer run.
     """
 
     which: LimitName
@@ -203,9 +205,9 @@ class LimitHit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class ToolFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a tool may be run: what the plan must know of it. `approval`: it asks before each call. `timeout` is in seconds.
+    """The facts of a tool that the plan needs. `approval`: each call needs approval. `timeout` is in seconds.
 
-    `hidden`: requests declare it only once a result has revealed it.
+    `hidden`: requests declare the tool only after a result has revealed it.
     """
 
     effect: Effect = "write"
@@ -218,10 +220,11 @@ class ToolFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the decisions of a run rest on beside its log. Every value is written, so that later defaults change no old run.
+    """The setup on which the decisions of a run depend, beside its log. Every value is written, so a later default changes no
+    old run.
 
-    `fallbacks` are the models that are asked when the configured one cannot answer; `fetches` says for each model, the
-    configured one first, whether media behind a URL are given to it as bytes. `decide_within` is in seconds, 0 is for ever.
+    `fallbacks` are the models to call when the configured one cannot answer. `fetches` says for each model, the configured one
+    first, whether it gets media behind a URL as bytes. `decide_within` is in seconds; 0 means no deadline.
     """
 
     limits: Limits
@@ -235,13 +238,13 @@ class RunSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What all events share."""
+    """The fields that all events share."""
 
     at: float
 
 
 class Opened(Fact, frozen=True, tag="opened"):
-    """A log began: the first event of each. A fork names its parent log, the last event that both share, and its hash."""
+    """A log began: its first event. A fork names its parent log, the last event that both share, and that event's hash."""
 
     thread: str
     harness: str = ""
@@ -252,7 +255,7 @@ class Opened(Fact, frozen=True, tag="opened"):
 
 
 class Configured(Fact, frozen=True, tag="configured"):
-    """What the runs from here on are made with. Written only when it differs from what was written last."""
+    """The configuration of the runs from here on. Written only when it differs from the last one."""
 
     model: str
     system: tuple[TextBlock, ...] = ()
@@ -262,15 +265,15 @@ class Configured(Fact, frozen=True, tag="configured"):
 
 
 class Imported(Fact, frozen=True, tag="imported"):
-    """Messages from elsewhere: what was said before the log began, or examples."""
+    """Messages that were not made by a run of this log: an imported conversation, or examples."""
 
     messages: tuple[Message, ...]
 
 
 class Prompted(Fact, frozen=True, tag="prompted"):
-    """The user spoke, and with it a run began. `refused`: a hook did not let it pass, so that no model ever sees it.
+    """The user sent a prompt, and a run began. `refused`: a hook cancelled the prompt, so no model ever sees it.
 
-    `settings` are those of this run alone. `metadata` is the JSON text of the caller's own object, never read by us.
+    `settings` apply to this run only. `metadata` is the JSON text of the caller's own object; Evener never reads it.
     """
 
     run: str
@@ -282,13 +285,13 @@ class Prompted(Fact, frozen=True, tag="prompted"):
 
 
 class Continued(Fact, frozen=True, tag="continued"):
-    """A run that had stopped goes on, with a fresh allowance of whatever is limited."""
+    """A run that had stopped continues, with fresh limits."""
 
     run: str
 
 
 class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What runs inside a call used. `acted`: they started calls that change something."""
+    """The usage of the runs inside a call. `acted`: they started calls that change something."""
 
     requests: int = 0
     tool_calls: int = 0
@@ -299,7 +302,7 @@ class Nested(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Steered(Fact, frozen=True, tag="steered"):
-    """The user spoke while the run was busy. It reaches the model with the next request; `at_once` gives the present one up."""
+    """The user sent a message to a busy run. The model gets it with the next request; `at_once` aborts the present request."""
 
     message: Message
     at_once: bool = False
@@ -307,9 +310,10 @@ class Steered(Fact, frozen=True, tag="steered"):
 
 
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a provider holds of the conversation: up to an answer of this id, or in a conversation object of this id.
+    """The part of the conversation that a provider stores: up to the answer with this id, or in the conversation object with
+    this id.
 
-    `trail` is the fingerprint of the messages in it; empty where they are not all known.
+    `trail` is the fingerprint of the messages in it; empty if not all of them are known.
     """
 
     mode: Literal["chain", "conversation"]
@@ -319,11 +323,11 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 @final
 class ModelCalled(Fact, frozen=True, tag="model_called"):
-    """A request is about to be sent. What waited to be told to the model (results, steering, notices) is part of it.
+    """A request is about to be sent. It contains everything that waited for the model: results, steering, notices.
 
-    `id` names the message that holds the results and notices, if there are any. `rests` is what the provider holds and does
-    not get again; None when it gets the whole conversation. `most` is what the call may cost at most, in US dollars, where
-    money is limited: so much counts when its cost stays unknown.
+    `id` names the message with the results and notices, if there are any. `rests` is what the provider stores and does not get
+    again; None if the request contains the whole conversation. `most` is the upper bound of the call's cost in US dollars, if
+    the cost is limited; it is charged if the real cost stays unknown.
     """
 
     model: str
@@ -335,7 +339,7 @@ class ModelCalled(Fact, frozen=True, tag="model_called"):
 
 @final
 class Replied(Fact, frozen=True, tag="replied"):
-    """The model answered, to the wire's terminal mark."""
+    """The model answered, and the provider's end marker has arrived."""
 
     message: Message
     stop: Stop
@@ -355,7 +359,7 @@ class Replied(Fact, frozen=True, tag="replied"):
 
 
 class ModelFailed(Fact, frozen=True, tag="model_failed"):
-    """No answer, or one that broke off: the turn does not count."""
+    """No answer, or an incomplete one: the turn does not count."""
 
     error: str  # the class
     message: str
@@ -379,10 +383,11 @@ CutCause = Literal["gate", "overflow", "user"]
 
 
 class ContextCut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One block that requests carry no longer, or in a shorter form. The message itself stays in the log as it is.
+    """One block that requests leave out or shorten from here on. The message in the log does not change.
 
-    `block` is its place in the message as requests carried it before, `part` the place within a tool's result. `blob` names
-    what holds the whole text of a result, `characters` its length; `keep` is how much of its beginning stays.
+    `block` is its position in the message as requests contained it before, `part` the position within a tool's result. `blob`
+    names the blob with the whole text of a result, `characters` its length; `keep` is how many characters of its beginning
+    remain.
     """
 
     message: str
@@ -395,10 +400,10 @@ class ContextCut(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Evicted(Fact, frozen=True, tag="evicted"):
-    """Blocks are left out of requests from here on. `tokens` is the estimate before, `saved` what this takes away.
+    """Requests leave out blocks from here on. `tokens` is the estimate before, `saved` the estimate of what is left out.
 
-    `broken` is how many tokens stand after the first cut: what the provider's prompt cache has of them is lost. `fresh` is the
-    part of `saved` in messages that no answer has counted yet. `head` is the last message that there was.
+    `broken` is the number of tokens after the first cut: their entry in the provider's prompt cache is lost. `fresh` is the
+    part of `saved` in messages that no reported token count includes yet. `head` is the last message at that time.
     """
 
     id: str
@@ -412,10 +417,10 @@ class Evicted(Fact, frozen=True, tag="evicted"):
 
 
 class Compacted(Fact, frozen=True, tag="compacted"):
-    """A summary stands for the messages up to `until`, in requests from here on. Those in `kept` stay before it, verbatim.
+    """In requests from here on, a summary replaces the messages up to `until`. Those in `kept` stay before it, verbatim.
 
-    `leads`: they stay after it, as its provider demands. `model` made it from so much input and output; `focus` is what the
-    user asked it to look at.
+    `leads`: they stay after it, because its provider requires so. `model` wrote it, with this usage; `focus` is what the user
+    asked it to keep above all.
     """
 
     id: str
@@ -435,7 +440,7 @@ class Compacted(Fact, frozen=True, tag="compacted"):
 
 
 class CompactionFailed(Fact, frozen=True, tag="compaction_failed"):
-    """No summary was made: nothing changed but what the attempt cost. `detail` says why."""
+    """No summary was made. Nothing changed except the cost of the attempt. `detail` gives the reason."""
 
     detail: str
     cause: CutCause = "gate"
@@ -447,9 +452,10 @@ class CompactionFailed(Fact, frozen=True, tag="compaction_failed"):
 
 
 class ContextRestored(Fact, frozen=True, tag="context_restored"):
-    """The newest eviction or compaction was undone: `id` names it. Empty: all of them, and requests hold everything again.
+    """The newest eviction or compaction was undone: `id` names it. Empty: all were undone, and requests contain everything
+    again.
 
-    The `cause` is the user, or that the next model cannot read a summary that another provider has sealed.
+    The `cause` is the user, or a model that cannot read the sealed summary of another provider.
     """
 
     id: str
@@ -457,14 +463,16 @@ class ContextRestored(Fact, frozen=True, tag="context_restored"):
 
 
 class Pinned(Fact, frozen=True, tag="pinned"):
-    """A message was pinned: it stays in requests as it is. `off`: it is pinned no longer."""
+    """A message was pinned: requests contain it unchanged. `off`: it was unpinned."""
 
     message: str
     off: bool = False
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One thing to decide. `key` is the id of a call, or a word for what else waits. `digest` is of exactly what is asked."""
+    """One question to decide. `key` is the id of a call, or a word for other questions. `digest` identifies exactly what is
+    asked.
+    """
 
     key: str
     digest: str
@@ -474,7 +482,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
-    """The run waits until all of these are decided. `expires` is a time; 0 is never."""
+    """The run waits until all of these questions are decided. `expires` is a time; 0 means never."""
 
     id: str
     interrupt: Interrupt
@@ -483,9 +491,9 @@ class ApprovalAsked(Fact, frozen=True, tag="approval_asked"):
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
-    """One question was decided. `arguments` is the JSON text of edited ones; `digest` is then that of the edited call.
+    """One question was decided. `arguments` is the JSON text of edited arguments; `digest` is then that of the edited call.
 
-    Of an interrupted call: `allow` runs it, `reject` does not; `result` is what it gave, if a user knows that it happened.
+    For an interrupted call: `allow` runs it, `reject` does not; `result` is its result, if a user knows that it took effect.
     """
 
     id: str
@@ -500,7 +508,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval_decided"):
 
 @final
 class CallStarted(Fact, frozen=True, tag="call_started"):
-    """A tool is about to run. On disk before a tool that changes something sees its arguments."""
+    """A tool is about to run. This event is on disk before a tool that changes something gets its arguments."""
 
     call: str
     tool: str
@@ -511,7 +519,7 @@ class CallStarted(Fact, frozen=True, tag="call_started"):
 
 
 class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A question of a run inside a call: where it is decided, and what it is about."""
+    """A question of a run inside a call: the thread in which it is decided, and its subject."""
 
     thread: str
     approval: str
@@ -523,7 +531,7 @@ class InnerQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
 
 class Spilled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A text that was too large to be shown whole: the name of the blob that holds it, and its length."""
+    """A text that was too large to show whole: the name of the blob that contains it, and its length."""
 
     id: str
     characters: int
@@ -531,11 +539,11 @@ class Spilled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 @final
 class CallFinished(Fact, frozen=True, tag="call_finished"):
-    """A call has its result, whatever it is. `retry` says that the model may mend it and try again.
+    """A call has its result, also if it failed. `retry`: the model may correct the call and try again.
 
-    `metadata` is the tool's own, and nothing of ours is ever read from it. `keep`: the message with this result is never
-    taken out of requests, as if it were pinned. `reveals` names hidden tools that requests declare from now on. In older
-    logs `rule`, `by_hook` and `spilled` stand there: results of calls that were never started are read so.
+    `metadata` is the tool's own; Evener never reads it. `keep`: the message with this result is never left out of requests, as
+    if it were pinned. `reveals` names hidden tools that requests declare from now on. Older logs have `rule`, `by_hook` and
+    `spilled` in results of calls that were never started; they are read from there.
     """
 
     call: str
@@ -556,11 +564,11 @@ class CallFinished(Fact, frozen=True, tag="call_finished"):
 
 
 class Resumed(Fact, frozen=True, tag="resumed"):
-    """Another holder took over the log: whatever was under way is interrupted.
+    """Another lease holder took over the log: everything in flight is interrupted.
 
-    `nested` is what the runs inside interrupted calls have used by now, as their own logs say: call and use. With a `rival`
-    a call that was under way may still be: no `write` among them is started again. `results` are those that the branch which
-    started a call has by now.
+    `nested` is the usage of the runs inside interrupted calls so far, from their own logs: call and usage. If there is a
+    `rival`, the earlier holder may still be alive, so no interrupted `write` is started again. `results` are those that the
+    branch which started a call has by now.
     """
 
     epoch: int
@@ -570,7 +578,7 @@ class Resumed(Fact, frozen=True, tag="resumed"):
 
 
 class CallPaused(Fact, frozen=True, tag="call_paused"):
-    """A run inside this call waits for decisions. The call goes on when the run is resumed."""
+    """A run inside this call waits for decisions. The call continues when the run is resumed."""
 
     call: str
     thread: str
@@ -579,7 +587,7 @@ class CallPaused(Fact, frozen=True, tag="call_paused"):
 
 
 class MediaFetched(Fact, frozen=True, tag="media_fetched"):
-    """Media behind a URL, or in the store, is at hand for the next requests: `digest` names its bytes."""
+    """Media behind a URL, or in the store, are available to the next requests: `digest` names their bytes."""
 
     source: str
     digest: str
@@ -594,7 +602,7 @@ class Cancelled(Fact, frozen=True, tag="cancelled"):
 
 
 class Finished(Fact, frozen=True, tag="finished"):
-    """The run stopped, for this cause. `detail` is a sentence; `limit` is the limit that it stopped at, in numbers."""
+    """The run stopped, for this cause. `detail` is a sentence; `limit` is the limit that was reached, in numbers."""
 
     run: str
     cause: StopCause

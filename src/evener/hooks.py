@@ -1,16 +1,16 @@
-"""Functions of the user's that are told what a run does, and may step in where it says so. Called in order, synchronously.
+"""Functions of the user that are called at events of a run, and may intervene at some. Called in order, synchronously.
 
-    run_start            is told, when a run begins
-    user_prompt_submit   may cancel, may add context; what is said to a run under way passes here, too
+    run_start            when a run begins
+    user_prompt_submit   may cancel, may add context; also called for messages that steer a busy run
     before_tool_call     may cancel
-    after_tool_call      may rewrite what the model sees
+    after_tool_call      may rewrite the result for the model
     before_subagent_run  may cancel
-    after_subagent_run   is told
-    limit_reached        is told; limits themselves are not made by hooks
-    run_end              is told, at most once a run: when it ends or is broken off, not when it waits for a decision
+    after_subagent_run   when the agent has answered
+    limit_reached        when a limit ended the run; hooks cannot change limits
+    run_end              at most once per run: when it ends or is aborted, not while it waits for a decision
 
-A run that stopped has ended, even if it can be resumed and is: how it went on is told by its result. A hook that raises is
-reported with the result and passed over; one that is `fatal` ends the run with its error.
+A run that stopped has ended, even if it is resumed later: its result then says how it continued. If a hook raises, the result
+reports it, and the run continues; if the hook is `fatal`, the run ends with its error.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -48,23 +48,23 @@ ABOUT_AGENTS = ("before_subagent_run", "after_subagent_run")
 
 
 class HookFailed(EvenerError):
-    """A hook that may not fail has failed."""
+    """A fatal hook has failed."""
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Do not do it. Before a tool or a subagent the model is told why; at a prompt the run ends."""
+    """Cancel it. Before a tool or a subagent the model gets the reason; at a prompt the run ends."""
 
     why: str = ""
 
 
 class AddContext(msgspec.Struct, frozen=True):
-    """Say this to the model, too."""
+    """Send this text to the model, too."""
 
     text: str
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """What the model shall see of a result instead: a text, or blocks."""
+    """The model gets this content instead of the result: a text, or blocks."""
 
     content: str | tuple[ResultContent, ...]
 
@@ -79,7 +79,7 @@ RIGHTS: dict[str, tuple[type, ...]] = {
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook is told. What does not belong to the event is empty."""
+    """The argument of a hook. Fields that do not apply to the event are empty."""
 
     event: HookEvent
     run: str
@@ -94,7 +94,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """A function for one event. `tools` and `agents` narrow it to those names, where the event is about one."""
+    """A function for one event. `tools` and `agents` limit it to these names, if the event concerns one."""
 
     event: HookEvent
     handler: Callable[[Moment], HookAnswer]

@@ -1,4 +1,4 @@
-"""What a run came to: a projection of its events. Pure values and functions."""
+"""The result of a run, computed from its events. Pure values and functions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ ONCE_BY_HOOK = '{"cancelled_by":"hook"}'
 
 
 class CallRecord(msgspec.Struct, frozen=True):
-    """One tool call of a run and what became of it; `result` is None when it was never run."""
+    """One tool call of a run and its outcome; `result` is None if it was never run."""
 
     call: ToolCall
     result: ev.CallFinished | None = None
@@ -64,10 +64,10 @@ class CallRecord(msgspec.Struct, frozen=True):
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """One model request of a run: who was asked, what it used, how long it took.
+    """One model request of a run: the model, its usage, its duration.
 
-    `raw` is the answer as the provider sent it, without secrets, if `ModelSettings.keep_raw` asked for it; `raw_blob` names it
-    in the store.
+    `raw` is the answer as the provider sent it, without secrets, if `ModelSettings.keep_raw` was set; `raw_blob` is its name in
+    the store.
     """
 
     model: str
@@ -83,10 +83,10 @@ class RequestRecord(msgspec.Struct, frozen=True):
 
 
 class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run used, the runs inside its calls included. `cost` is in US dollars, a lower bound unless `exact`.
+    """The usage of a run, including the runs inside its calls. `cost` is in US dollars, a lower bound unless `exact`.
 
-    `output_retries` are answers that were sent back because of their form, `tool_retries` results that asked the model to
-    correct its call: name of the tool, and how many. `failures` are requests without an answer.
+    `output_retries` counts answers that were returned for correction, `tool_retries` results that asked the model to correct
+    its call, by tool. `failures` counts requests without an answer.
     """
 
     requests: int = 0
@@ -101,9 +101,9 @@ class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """Something that waits to be decided: a call, or what `interrupt` says. `expires` is a time; 0 is never.
+    """A call, or another step named by `interrupt`, that waits for a decision. `expires` is a time; 0 means never.
 
-    `thread` is where it waits: the run's own, or that of a run inside one of its calls.
+    `thread` is the thread that waits: the run's own, or that of a run inside one of its calls.
     """
 
     id: str
@@ -118,12 +118,12 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
-    """A run that came to a stop. `text` is the last thing the model said in words; `output` the structured answer.
+    """The result of a run that stopped. `text` is the model's last text; `output` the structured answer.
 
-    `cost` is in US dollars, a lower bound unless `exact`; but where money is limited, a request that was given up counts with
-    the most that it may have cost. `pending` are calls that were asked for and not run.
-    `scratchpad` is the conversation's, if the harness keeps one. Give `thread` to the next run to go on with the
-    conversation, or to `resume` to go on with this run.
+    `cost` is in US dollars, a lower bound unless `exact`; if the cost is limited, a request that was abandoned is charged with
+    its upper bound. `pending` are calls that the model requested and that were not run. `scratchpad` is that of the
+    conversation, if the harness has one. Pass `thread` to the next run to continue the conversation, or to `resume` to continue
+    this run.
     """
 
     text: str
@@ -243,9 +243,10 @@ def _inner(one: ev.InnerQuestion) -> Approval:
 
 
 class _Story:
-    """What the events of a run tell, in one go. Records are in the model's order, whatever order the calls ended in.
+    """The facts that the events of a run contain, read in one pass. Records are in the model's order, whatever order the calls
+    ended in.
 
-    Each loss is told once: a history is sent with every request, and loses the same things each time.
+    Each loss is listed once: the history is sent with every request, and has the same losses each time.
     """
 
     def __init__(self, events: Iterable[ev.Event]) -> None:

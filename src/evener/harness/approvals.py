@@ -1,4 +1,4 @@
-"""Decisions about what waits: made once, from any process, about exactly what was asked."""
+"""Decisions about what waits for approval: each is made once, from any process, about exactly what was shown."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +25,11 @@ MOST = 5
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`arguments` put in place of the model's are checked and judged as if the model had written them.
+    """A decision of a user. Edited `arguments` are validated and checked by the policy as if the model had written them.
 
-    With `digest` the decision counts only for what was shown with it. `by` says who decided, for the record. About a call that
-    was interrupted: `allow` says that it did not happen and is to be run; `reject` with a `result`, that it happened and gave
-    this; `reject` alone, that the model is told that the outcome is unknown.
+    With `digest`, the decision counts only for the call that was shown with it. `by` records who decided. For an interrupted
+    call: `allow` says that it did not take effect, and runs it; `reject` with a `result` says that it took effect and had this
+    result; `reject` alone tells the model that the outcome is unknown.
     """
 
     verdict: Verdict
@@ -48,7 +48,7 @@ class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bench(msgspec.Struct, frozen=True):
-    """What a call is checked against before a decision about it counts: the tools as they are now, and the policy."""
+    """What a call is checked against before a decision about it counts: the current tools, and the policy."""
 
     toolbox: Toolbox
     judge: Callable[[ToolCall], Judgement]

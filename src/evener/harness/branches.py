@@ -1,7 +1,7 @@
-"""The tree of a conversation: where a fork begins, which branches there are, and where two of them part.
+"""The tree of a conversation: where a fork begins, which branches exist, and where two of them diverge.
 
-A fork is a new log that names the last event it shares with another. Nothing is copied and nothing is deleted: what a rollback
-leaves behind can be opened, compared and gone on with like any other branch.
+A fork is a new log that names the last event it shares with another. Nothing is copied and nothing is deleted: the branch that
+a rollback leaves can be opened, compared and continued like any other.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +24,9 @@ At = str | int | None
 
 
 class Branch(msgspec.Struct, frozen=True, kw_only=True):
-    """One log of a thread. `at` is the number of the last event that it shares with its `parent`; the first log has none.
+    """One log of a thread. `at` is the number of the last event that it shares with its `parent`; the first log has no parent.
 
-    `events` counts from the root on. `head`: the thread stands on it. `title` is the thread's.
+    `events` counts from the root. `head`: this branch is the thread's head. `title` is the thread's title.
     """
 
     log: str
@@ -49,7 +49,7 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """A log that was just made, and its first event, which has the number `seq`."""
+    """A log that was just created, and its first event, which has the number `seq`."""
 
     log: str
     first: ev.Opened

@@ -1,6 +1,7 @@
-"""Finds a harness by its name, so that another process can go on with its runs: `module:attribute`, or as a config file says.
+"""Finds a harness by its name, so that another process can continue its runs: by `module:attribute`, or by a name in a config
+file.
 
-To look at a module runs it. So a reference is followed only where the caller gave it, or a config file that the user trusts.
+Importing a module runs its code. So only references from the caller, or from a config file that the user trusts, are followed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The friendly front: a model, tools, a system prompt; then `run`. Reusable: runs share nothing but what is set up here."""
+"""The main entry point: a model, tools, a system prompt; then `run`. Reusable: runs share only what is configured here."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def check_harness(
 
 
 class Heir(Protocol):
-    """An agent, as far as it names tools."""
+    """An agent as far as the names of its tools matter."""
 
     @property
     def inherits(self) -> tuple[str, ...]: ...
@@ -304,7 +304,7 @@ def _wrong(what: str, expected: str, value: object) -> UsageError:
 
 
 class PlainFunction(Protocol):
-    """A function or method that is no tool yet. Its signature is read when it is made one."""
+    """A function or method that is not a tool yet. Its signature is read when a tool is made from it."""
 
     __qualname__: str
 
@@ -312,26 +312,27 @@ class PlainFunction(Protocol):
 
 
 class Harness(Generic[Deps, Output]):
-    """One agent. `model` is a model string or a model, or several: a chain, where the next is asked if one cannot answer.
+    """One agent. `model` is a model string or a model, or several: a chain, in which the next model is called if one cannot
+    answer.
 
-    `store` keeps the log: a path, a store, or "memory" for runs that need not survive; by default one SQLite file in the
-    platform's data folder. `name` is how another process finds this harness. `deps` is handed to tools. `page_output` gives
-    the model a tool to page through output that was too large to be shown. `output` is the type or the JSON Schema of the
-    final answer, `output_form` how it is asked for. `policy` says which calls are allowed, denied or asked about;
-    `interrupts` adds further points at which a user is asked, who has `decide_within` seconds (0: for ever). `hooks` are
-    told what runs do. `agents` are other harnesses that this one may hand a task to. `system` is a text, blocks, a
-    `SystemPrompt` of five parts, or a function that gives one of these: rendered once a run. `scratchpad` gives the model a
-    tool for working notes; a `Scratchpad` is what a conversation begins with, and says who sees which section. `state` says
-    who holds the past: by `replay` it is sent with every request; by `chain` and `conversation` the provider holds it where it
-    can, and only what is new is sent. A `State` names a conversation or an answer to begin with. `unknown_outcome`: when a
-    `write` was interrupted and its tool cannot verify what became of it, the model is told so ("tell"), or a user is asked
-    ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), the beginnings of codes, or kinds: a
-    request that has one is not sent; the next model of the chain is asked, and where none is left, the run fails with
-    LossRefused. `media_from`: where media behind a URL are fetched from for a model that needs their bytes, the public internet
-    or "anywhere", this machine and private networks included. `context` says how conversations are kept within a model's
-    window; False sends them as they are. `settings` say how the model is asked, in every request; a run may have others over
-    them. `effort`, `max_output_tokens` and `temperature` are short for fields of `settings`. `router` is a function
-    that chooses which of the models answers each request (`evener.router`).
+    `store` contains the log: a path, a store, or "memory" for runs that need not survive the process; by default one SQLite
+    file in the platform's data folder. `name` is the name by which another process finds this harness. Tools get `deps`.
+    `page_output` gives the model a tool that pages through output which was too large to show. `output` is the type or the JSON
+    Schema of the final answer, `output_form` the way to request it. `policy` says which calls are allowed, denied or need
+    approval; `interrupts` adds further points that need a decision, and the user has `decide_within` seconds for it (0: no
+    deadline). `hooks` are functions that are called at events of a run. `agents` are other harnesses that this one may give
+    tasks to. `system` is a text, blocks, a `SystemPrompt` of five parts, or a function that returns one of these; it is
+    rendered once per run. `scratchpad` gives the model a tool for working notes; a `Scratchpad` has the initial notes, and says
+    who sees which section. `state` says who stores the conversation: with "replay" every request contains it; with "chain" and
+    "conversation" the provider stores it if it can, and only new content is sent. A `State` names a conversation or an answer
+    to continue from. `unknown_outcome`: if a `write` call was interrupted and its tool cannot verify the outcome, the model is
+    told so ("tell"), or a user decides ("ask"). `refuse_losses` names losses by their codes (`{"reasoning.dropped"}`), by
+    prefixes of codes, or by kinds: a request with such a loss is not sent; the next model of the chain is called, and if none
+    is left, the run fails with LossRefused. `media_from`: the hosts from which media behind a URL are fetched if a model needs
+    their bytes: the public internet, or "anywhere", which includes this machine and private networks. `context` says how
+    conversations are kept within a model's window; False sends them unchanged. `settings` apply to every request; the settings
+    of a run override them. `effort`, `max_output_tokens` and `temperature` are short for fields of `settings`. `router` is a
+    function that chooses the model of each request (`evener.router`).
     """
 
     if not TYPE_CHECKING:
@@ -887,10 +888,11 @@ class Harness(Generic[Deps, Output]):
 
 
 class Subagent(msgspec.Struct, frozen=True, kw_only=True):
-    """Another harness that this one may hand a task to. It starts afresh each time, and keeps its log beside ours.
+    """Another harness that this one may give tasks to. Each task is a new conversation, with a log of its own in the same
+    store.
 
-    `inherits` names tools of ours that it has beside its own, as they are when it is asked; not agents, lest they go round.
-    `settings` stand over those of its harness.
+    `inherits` names tools of the outer harness that the agent also has, as they are when it is called; agents cannot be
+    inherited, because that could form a cycle. `settings` override those of its harness.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a run begins with: the events that a prompt or a resume writes first. Reads the clock; writes nothing itself."""
+"""The first events of a run: those that a prompt or a resume writes. Reads the clock; writes nothing itself."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ Rest = Callable[[], Blocks]
 
 
 class System:
-    """What the runs of one harness are told first. Shared by its threads; `deps` is handed to functions."""
+    """The system prompt of a harness. Its threads share this object; prompt functions get `deps`."""
 
     def __init__(self, given: Given, *, deps: object = None) -> None:
         function = given if callable(given) else None
@@ -112,7 +112,7 @@ Beginning = tuple[ev.Event, ...]
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What begins a run: the user's message, the settings of this run alone, and the caller's own object as JSON text."""
+    """The prompt that begins a run: the message, settings for this run only, and the caller's own object as JSON text."""
 
     message: Message
     settings: ModelSettings | None = None
@@ -123,7 +123,7 @@ NOT_RESUMABLE = ("done", "refusal", "length")
 
 
 class Opener:
-    """How the runs of one thread begin. `config` is without the system prompt; `history` is told to a new thread only."""
+    """How the runs of one thread begin. `config` has no system prompt; only a new thread gets `history`."""
 
     def __init__(self, config: ev.Configured, system: System, history: Iterable[Message] = ()) -> None:
         self._config = config

@@ -1,6 +1,6 @@
-"""Independent one-shot prompts at once: each entry is a run of its own, without tools, that leaves no log behind.
+"""Independent prompts in parallel: each entry is a separate run without tools, and leaves no log.
 
-An entry that fails says why and never fails the others. Inside a run they draw on the budget of its tree, and count there.
+An entry that fails records its error and does not affect the others. Inside a run, entries use the budget of its tree of runs.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ DESCRIPTION = (
 
 
 class Entry(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
-    """What one prompt came to. `error` says why there is no answer; it is empty when there is one.
+    """The outcome of one prompt. `error` says why there is no answer; empty if there is one.
 
-    `text` is what the model said last, also when it is no answer; `output` the structured answer, or the text where none was
-    asked for. `usage` and `cost` (US dollars, an estimate unless `exact`) are of all its tries. `warnings` say what the limits
-    of the whole fan-out could not hold exactly.
+    `text` is the last text of the model, also if it is not a valid answer; `output` is the structured answer, or the text if no
+    type was requested. `usage` and `cost` (US dollars, an estimate unless `exact`) include all tries. `warnings` name limits of
+    the whole fan-out that could not be enforced exactly.
     """
 
     prompt: Prompt
@@ -159,7 +159,7 @@ def _of_entry(retries: int) -> Limits:
 
 
 class _Work:
-    """What the entries of one fan-out share. `seconds` is for all of them, None for no end."""
+    """What the entries of one fan-out share. `seconds` is for all of them; None means no deadline."""
 
     def __init__(self, harness: Harness, outer: Site | None, budget: Budget, seconds: float | None) -> None:
         self._harness = harness

@@ -1,8 +1,8 @@
-"""The request that a run would send next, to any model, made without sending anything: no key, no connection, no event.
+"""The request that a run would send next, to any model, computed without sending it: no key, no connection, no event.
 
-The same plan, media and codec make it as in a run, so the bytes are those of the run. What cannot be known before a run (what
-tools and hooks will do, what lies behind an address) is not made up: a note says what is missing. What was said to the thread
-and no run has heard yet is not in it.
+It is made by the same plan, media and codec as in a run, so its bytes are those of the run. What cannot be known before a run
+(what tools and hooks will do, what is behind an address) is not guessed: a note says what is missing. Messages in the inbox
+that no run has read yet are not included.
 """
 
 import os
@@ -54,11 +54,11 @@ HIDDEN = "***"
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it would go out, without credentials; what `headers` say of the account is hidden.
+    """A request as it would be sent, without credentials; in `headers`, values that identify the account are hidden.
 
-    `prefix` is the fingerprint of all that an answer will rest on, without cache marks: sealed reasoning is bound to it.
-    `cache` is that of the body as it is, cache marks included. `losses` is everything that this model cannot be told as it
-    was. `notes` say in sentences what a run would do first, or what is not known before it.
+    `prefix` is the fingerprint of everything that an answer depends on, without cache marks: sealed reasoning is bound to it.
+    `cache` is the fingerprint of the body including cache marks. `losses` is everything that this model cannot get unchanged.
+    `notes` say in sentences what a run would do first, or what cannot be known before it.
     """
 
     model: str

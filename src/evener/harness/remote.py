@@ -1,6 +1,6 @@
-"""Runs that another process performs (`evener.cluster`), and how they are followed from here.
+"""Runs that another process performs (`evener.cluster`), and how this process follows them.
 
-What is to be done stands in the log; the store's table of work only says which logs need a worker.
+The log says what to do; the store's table of work only says which logs need a worker.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The scratchpad of a conversation: a fold of its log, where each change stands in the result of the call that made it.
+"""The scratchpad of a conversation: computed from its log, where the result of each scratchpad call contains its change.
 
-Nothing else is kept, so the pad is the same after a crash, in another process, and in a fork. Never shown to the model but as
-the result of the tool: in the system prompt it would throw away what a provider has cached.
+There is no other copy, so the pad is the same after a crash, in another process, and in a fork. The model sees it only as the
+result of the tool: in the system prompt, each change would invalidate the provider's prompt cache.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ NAME = "scratchpad"
 
 
 class Pad:
-    """The pad of one log. `first` is what the conversation begins with."""
+    """The pad of one log. `first` has the initial notes."""
 
     def __init__(self, first: Scratchpad) -> None:
         self._first = first
@@ -72,7 +72,7 @@ current_pad: ContextVar[Callable[[], Scratchpad]] = ContextVar("evener_pad")
 
 
 class LogNotebook:
-    """The notebook of all runs of a harness. A call that is repeated finds the pad as it was: its result is not in the log."""
+    """The notebook of all runs of a harness. A repeated call finds the pad unchanged: its result is not in the log yet."""
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
         """Return the pad before this call."""

@@ -1,4 +1,4 @@
-"""The smallest front: a model, functions, their schemas, a question; the answer as text."""
+"""The smallest interface: a model, functions, their schemas, a question; returns the answer as text."""
 
 from collections.abc import Callable, Iterable, Mapping
 

@@ -33,7 +33,7 @@ STATES = frozenset({st.OutputStreamed, st.ToolProgressed})
 
 @final
 class Joined:
-    """Unread pieces that will be one event."""
+    """Unread pieces that will be merged into one event."""
 
     __slots__ = ("_joined", "_last", "_texts", "size")
 
@@ -67,7 +67,7 @@ class Joined:
 
 @final
 class Gaps:
-    """What was left out at one place of the events, by run."""
+    """The number of pieces that were left out at one position of the queue, by run."""
 
     __slots__ = ("_gaps",)
 
@@ -91,7 +91,7 @@ class Gaps:
 
 
 class Unread:
-    """Add events at one end, take them at the other. Nothing but pieces of an answer is ever left out."""
+    """The queue of events that a reader has not read yet. Only pieces of an answer are ever left out."""
 
     __slots__ = ("_events", "_size")
 
@@ -182,7 +182,7 @@ Say = Callable[[str, dict[str, object]], Awaitable[None]]
 
 
 class Subscription:
-    """One reader of a run: its events in order, from the moment of subscribing to the run's end."""
+    """One reader of a run: its events in order, from the moment of subscribing to the end of the run."""
 
     def __init__(self, task: Callable[[], "asyncio.Task[RunResult]"], *, children: bool = True) -> None:
         self._task = task
@@ -215,11 +215,12 @@ class Subscription:
 
 
 class RunStream(Generic[Output]):
-    """Iterate over it for events; the last one carries the result, or the error. Use it as a context manager, or to its end.
+    """Iterate over it for events; the last one has the result, or the error. Use it as a context manager, or read it to its
+    end.
 
-    The run goes on whether or not it is watched, and never waits for its reader: of unread pieces of an answer, neighbours are
-    joined, and what exceeds 4 MB is left out (`Omitted`). Leaving the context, or `aclose`, cancels it; the log can be resumed.
-    `subscribe` gives further readers; one of them may leave out what runs inside calls do.
+    The run continues whether or not it is watched, and never waits for its reader: unread neighbouring pieces of an answer are
+    merged, and pieces beyond 4 MB are left out (`Omitted`). Leaving the context, or `aclose`, cancels the run; its log can be
+    resumed. `subscribe` returns further readers; a reader can leave out the events of runs inside calls.
     """
 
     def __init__(self, start: Callable[[Show], Awaitable[RunResult[Output]]], say: Say) -> None:

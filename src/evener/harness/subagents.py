@@ -39,7 +39,7 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
     async def ask_agent(
         task: Annotated[str, "all that the agent needs to know: it sees nothing else"], context: ToolContext[object]
     ) -> Envelope:
-        """Hand a task to another agent."""
+        """Give a task to another agent."""
         stop = next((answer for answer in tell("before_subagent_run", name, None) if isinstance(answer, Cancel)), None)
         if stop is not None:
             return report_failure(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")

@@ -251,11 +251,11 @@ Opening = Callable[[RunState], tuple[ev.Event, ...]]
 
 
 class Thread(Generic[Output]):
-    """One branch of a conversation. Not to be used for two runs at once: what is said to a busy one steers it.
+    """One branch of a conversation. It runs one prompt at a time; use `steer` to send a message to a busy run.
 
-    `id` is that of a thread, which stands for its head, or of one log; `branch` is exactly that log. `pad` is None where there
-    is no scratchpad. `begin`: a log of this id may not be there yet, and is begun then; as a fork of `source`, if there is one.
-    `path` is what the log says whose it is: the name, and for an agent the names of all above it.
+    `id` is the id of a thread, which stands for its head, or of one log; `branch` is exactly that log. `pad` is None if there
+    is no scratchpad. `begin`: if there is no log with this id yet, create it; as a fork of `source`, if that is given. `path`
+    is the owner that the log records: the name of the harness, and for an agent the names of all harnesses above it.
     """
 
     def __init__(
