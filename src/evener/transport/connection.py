@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 import httptools
@@ -121,7 +122,7 @@ BODYLESS = (SWITCHING, 204, 304)
 START = b"HTTP/1."
 STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-FIELDS = re.compile(rf"(?:{TOKEN}:[^\r\n\0]*\r\n)*")
+FIELD = re.compile(rf"^({TOKEN}):([^\r\n\0]*)\r\n", re.MULTILINE)
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
 """A head as it is checked: the separators are characters that no part may contain."""
 MOST_DIGITS = 15
@@ -230,10 +231,10 @@ class Framing:
             held = rest
 
     def _is_final(self, text: str) -> bool:
-        first, _, fields = text.partition("\r\n")
-        found = STATUS.fullmatch(first)
-        if found is None or len(text) > HEAD or text.count("\n") > LINES or not FIELDS.fullmatch(fields):
-            raise NotHttp
+        first, _, lines = text.partition("\r\n")
+        found, fields = STATUS.fullmatch(first), FIELD.findall(lines)
+        if found is None or len(text) > HEAD or len(fields) >= LINES or len(fields) != lines.count("\n"):
+            raise NotHttp  # a field is a line, so as many as there are lines leave none out
         status = int(found[2])
         if status < 200 and status != SWITCHING:
             self._interim += 1
@@ -241,8 +242,7 @@ class Framing:
                 raise NotHttp
             return False
         headers = self.headers
-        for line in fields.split("\r\n")[:-1]:
-            name, _, value = line.partition(":")
+        for name, value in fields:
             name, value = name.lower(), value.strip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status = status
@@ -358,9 +358,8 @@ class _Sink:
 
 def _length(text: str) -> int:
     """Return a stated length; equal repetitions count as one. Raises NotHttp."""
-    stated = {part.strip(" \t") for part in text.split(",")}
-    found = stated.pop()
-    if stated or not found.isascii() or not found.isdecimal() or len(found) > MOST_DIGITS:
+    found, *others = {part.strip(" \t") for part in text.split(",")} if "," in text else (text,)
+    if others or not found.isascii() or not found.isdecimal() or len(found) > MOST_DIGITS:
         raise NotHttp
     return int(found)
 
@@ -397,6 +396,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._look: Callable[[], object] | None = None
         self._terms: Terms | None = None
         self._room = memoryview(bytearray(ROOM))
         self._timer: asyncio.TimerHandle | None = None
@@ -451,13 +451,17 @@ class Connection(asyncio.BufferedProtocol):
 
     async def read(self) -> bytes:
         """Return the next bytes; empty at the end. Bytes that came before a failure are returned first."""
-        while not self._pieces:
-            if self.failure is not None:
-                raise self.failure
-            if self.answer.ended:
-                return b""
+        while (data := self.take()) is None:
             await self._wait()
-        return self._take()
+        return data
+
+    def take(self) -> bytes | None:
+        """Return what `read` does if that needs no wait, else None."""
+        if self._pieces:
+            return self._take()
+        if self.failure is not None:
+            raise self.failure
+        return b"" if self.answer.ended else None
 
     def end(self) -> bool:
         """End the exchange, complete or not. True if the connection may carry another one."""
@@ -485,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def fit(self) -> bool:
         """True if an exchange may begin: the socket has no unread bytes, which would be taken for its response."""
-        return not self._lost and self._transport is not None and not has_news(self._transport.get_extra_info("socket"))
+        return not self._lost and self._look is not None and not self._look()
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -527,6 +531,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
+        self._look = look_for_news(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer.
@@ -672,10 +677,10 @@ class Connection(asyncio.BufferedProtocol):
         return b"".join(taken)
 
 
-def has_news(found: socket.socket) -> bool:
-    """True if the socket has bytes or an end that the event loop may not have reported yet."""
+def look_for_news(found: socket.socket) -> Callable[[], object]:
+    """Return what tells if the open socket has bytes or an end that the event loop may not have reported yet."""
     if sys.platform == "win32":
-        return bool(select.select((found,), (), (), 0)[0])
+        return lambda: select.select((found,), (), (), 0)[0]
     looking = select.poll()
     looking.register(found, select.POLLIN)
-    return bool(looking.poll(0))
+    return partial(looking.poll, 0)

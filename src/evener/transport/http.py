@@ -102,8 +102,11 @@ class HttpResponse:
         """Return the next bytes as they arrived, not decompressed."""
         if self._closed:
             return self._over()
+        connection = self._connection
         try:
-            piece = await self._connection.read()
+            piece = connection.take()
+            if piece is None:
+                piece = await connection.read()
         except UsageError:
             raise
         except EvenerError as error:
