@@ -10,6 +10,8 @@ from evener.tools import Validator
 
 Schema = dict[str, object]
 
+CITY: Schema = {"properties": {"city": {}}, "additionalProperties": False}
+
 CASES: list[tuple[Schema, object, str]] = [
     ({"type": "string"}, "a", ""),
     ({"type": "string"}, 1, "the arguments: expected a string, found a number"),
@@ -76,6 +78,27 @@ CASES: list[tuple[Schema, object, str]] = [
     ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "b: required, but missing"),
     ({"items": {"unevaluatedItems": False}}, [[1, 2]], "[0]: must not have more items; found 2 too many"),
     ({"properties": {"a": {}}, "unevaluatedProperties": False}, {"b": 1}, "b: unknown field; the fields are a"),
+    ({"$ref": "#a", "$defs": {"x": {"$anchor": "a", **CITY}}}, {"cty": 1}, "cty: unknown field; did you mean city?"),
+    ({"$id": "http://a/b", "$ref": "c#x", "$defs": {"y": {"$id": "c", "$defs": {"z": {"$anchor": "x", **CITY}}}}}, {"cty": 1},
+     "cty: unknown field; did you mean city?"),
+    ({"$id": "http://a/b", "allOf": [{"$ref": "c"}], "$defs": {"y": {"$id": "c", "allOf": [{}, {}, CITY]}}}, {"cty": 1},
+     "cty: unknown field; did you mean city?"),
+    ({"$dynamicRef": "#n", "$defs": {"x": {"$dynamicAnchor": "n", **CITY}}}, {"cty": 1},
+     "cty: unknown field; did you mean city?"),
+    ({"$id": "http://a/b", "anyOf": [CITY, {"type": "null"}]}, {"cty": 1}, "cty: unknown field; did you mean city?"),
+    ({"properties": {"50%/~": CITY}}, {"50%/~": {"cty": 1}}, "50%/~.cty: unknown field; did you mean city?"),
+    ({"allOf": [{"$ref": "#/$defs/x"}], "if": {}, "then": {"properties": {"size": {}}}, "dependentSchemas": {"q": {}},
+      "$defs": {"x": {"properties": {"city": {}}}}, "unevaluatedProperties": False}, {"siz": 1, "cty": 1},
+     "siz: unknown field; did you mean size?\ncty: unknown field; did you mean city?"),
+    ({"anyOf": [{"properties": {"a": {"type": "null"}}}, {}], "unevaluatedProperties": False}, {"a": 1},
+     "a: unknown field here: the form that describes it does not fit"),
+    ({"patternProperties": {"^x": {}}, "additionalProperties": False}, {"a": 1},
+     "a: unknown field; the fields are those whose names match ^x"),
+    ({"properties": {"b": {}}, "patternProperties": {"^x": {}}, "unevaluatedProperties": False}, {"zz": 1},
+     "zz: unknown field; the fields are b, and those whose names match ^x"),
+    ({"contains": {"type": "string"}}, [1], "the arguments: must have an item of a required form, but has none"),
+    ({"contains": {"type": "string"}, "minContains": 2}, ["a"], "the arguments: must have more items of a required form"),
+    ({"contains": {"type": "string"}, "maxContains": 1}, ["a", "b"], "the arguments: must have fewer items of a required form"),
     ({"minimum": 1, "exclusiveMinimum": True}, 1, "the arguments: must be above 1; found 1"),  # Draft 4
     ({"maximum": 1, "exclusiveMaximum": False}, 1, ""),
     ({"items": [], "additionalItems": {"type": "string"}}, [1], "[0]: expected a string, found a number"),
@@ -91,7 +114,7 @@ CASES: list[tuple[Schema, object, str]] = [
 def test_a_keyword_is_enforced(schema: Schema, value: object, said: str) -> None:
     """S1.20: the harness validates again."""
     validator = Validator(schema)
-    assert [str(problem) for problem in validator.problems(value)] == ([said] if said else [])
+    assert [str(problem) for problem in validator.problems(value)] == said.splitlines()
     assert validator.unenforced == ()
 
 
@@ -160,6 +183,16 @@ def test_what_is_not_enforced_is_named(schema: Schema, named: str) -> None:
         {"$ref": "#/$defs/missing"},
         {"$ref": "https://example.org/schema"},
         {"$ref": "#"},
+        {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "allOf": [{"$ref": "#a"}]}}},
+        {"$id": "http://a/b", "$ref": "c", "$defs": {"x": {"$id": "c", "not": {"$ref": "b"}}}},
+        {
+            "$id": "http://a/b/",
+            "$ref": "c/d",
+            "$defs": {"x": {"$id": "c/", "$defs": {"y": {"$id": "d", "anyOf": [{"$ref": "../"}]}}}},
+        },
+        {"$dynamicRef": "#n", "$defs": {"x": {"$dynamicAnchor": "n", "if": {"$dynamicRef": "#n"}}}},
+        {"dependentSchemas": {"a": {"$ref": "#"}}},
+        {"if": {}, "else": {"$ref": "#"}},
         {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}},
     ],
     ids=json.dumps,
@@ -169,16 +202,59 @@ def test_a_schema_that_makes_no_sense_is_refused_when_the_tool_is_made(schema: S
         Validator(schema)
 
 
-def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up() -> None:
-    inner: Schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["b"]}
-    branching: Schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [inner, inner, inner]}}}
+DEEPER: dict[str, Schema] = {
+    "properties": {"properties": {"a": {"$ref": "#/$defs/n"}}},
+    "patternProperties": {"patternProperties": {"^a": {"$ref": "#/$defs/n"}}},
+    "additionalProperties": {"additionalProperties": {"$ref": "#/$defs/n"}},
+    "dependentSchemas": {"dependentSchemas": {"a": {"properties": {"a": {"$ref": "#/$defs/n"}}}}},
+    "a condition": {"if": {"type": "object"}, "then": {"properties": {"a": {"$ref": "#/$defs/n"}}}},
+    "an anchor": {"properties": {"a": {"$ref": "#n"}}},
+    "a dynamic reference": {"properties": {"a": {"$dynamicRef": "#n"}}},
+    "prefixItems": {"prefixItems": [{"$ref": "#/$defs/n"}]},
+    "items": {"items": {"$ref": "#/$defs/n"}},
+}
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+@pytest.mark.parametrize("deeper", DEEPER)
+def test_a_schema_that_branches_at_each_level_cannot_hold_the_check_up(keyword: str, deeper: str) -> None:
+    inner = {"type": ["object", "array"], "required": ["b"], **DEEPER[deeper]}
+    branching: Schema = {"$ref": "#/$defs/n", "$defs": {"n": {"$dynamicAnchor": "n", keyword: [inner, inner, inner]}}}
     value: object = {}
     for _ in range(90):
-        value = {"a": value}
+        value = [value] if "tems" in deeper else {"a": value}
     problems = Validator(branching).problems(value)  # 3 ** 90 ways, if each were tried
     assert [str(problem) for problem in problems] == [
         "the arguments: fits none of the allowed forms, and is nested too deeply to say why"
     ]
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf", "not", "if", "contains", "propertyNames"])
+def test_a_schema_that_refers_to_its_parts_again_and_again_cannot_hold_the_check_up(keyword: str) -> None:
+    again: Schema = {f"n{level}": {"allOf": [{"$ref": f"#/$defs/n{level - 1}"}] * 2} for level in range(1, 60)}
+    last = {"$ref": "#/$defs/n59"}
+    said = last if keyword in ("not", "if", "contains", "propertyNames") else [last]
+    value = {"contains": [1], "propertyNames": {"a": 1}}.get(keyword, 1)
+    validator = Validator({keyword: said, "then": True, "$defs": {**again, "n0": {"type": "null"}}})
+    assert [str(problem) for problem in validator.problems(value)] == [  # 2 ** 59 ways
+        "the arguments: is nested too deeply to be checked: the schema applies its parts to it too often"
+    ]
+
+
+def test_a_schema_with_many_ways_checks_the_values_that_go_few() -> None:
+    levels: Schema = {
+        f"n{level}": {"type": "object", "allOf": [{"properties": {"a": {"$ref": f"#/$defs/n{level - 1}"}}}] * 2}
+        for level in range(1, 60)
+    }
+    validator = Validator({"$ref": "#/$defs/n59", "$defs": {**levels, "n0": {}}})
+    assert validator.problems({"a": {"a": {}}}) == ()
+    assert {str(problem) for problem in validator.problems({"a": 1})} == {"a: expected an object, found a number"}
+
+
+def test_many_unknown_fields_are_explained_in_time() -> None:
+    schema: Schema = {"properties": {f"field{number}": {} for number in range(1_000)}, "additionalProperties": False}
+    problems = Validator(schema).problems({f"feld{number}": 1 for number in range(50_000)})
+    assert len(problems) == 100
 
 
 def test_large_values_are_checked_whole() -> None:

@@ -7,7 +7,7 @@ and patterns run on an engine that takes linear time. `Validator.unenforced` nam
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from re import compile as compile_own_pattern
 from typing import TYPE_CHECKING
@@ -17,104 +17,29 @@ from uuid import UUID
 import msgspec
 
 from evener.errors import UsageError
+from evener.tools.references import ONE, SEVERAL, References, Schema, compile_pattern
 from evener.tools.schema import Problem, format_path, format_value, format_values
-from evener.transcript.scan import NAMED, find_cycle, list_references, resolve_pointer
+from evener.transcript.scan import NAMED
 from evener.wire.schema import modernize
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-IN_PLACE = ("anyOf", "oneOf", "allOf")
-"""Keywords whose schemas look at the same value."""
-REFERRING = ("$ref", "$dynamicRef")
 IN_URIS = "%/#:?@!$&'()*+,;=~-._"
 """Characters besides letters and digits that stand in a reference as they are."""
-
-
-def refuse_loops(schema: Mapping[str, object], where: str) -> None:
-    """Refuse a schema that refers to itself without going deeper into the value: such a check would never end."""
-    loop = find_cycle(list_references(schema, REFERRING), lambda name: _same_value(resolve_pointer(schema, name)))
-    if loop is not None:
-        raise UsageError(f"{where}: {loop[:80]} refers to itself without end. Correct the schema.")
-
-
-def _same_value(schema: object) -> Iterator[str]:
-    """Yield the references that a schema applies to the very value it is applied to."""
-    left = [schema]
-    while left:
-        node = left.pop()
-        if not isinstance(node, dict):
-            continue
-        if isinstance(node.get("$ref"), str):
-            yield node["$ref"]
-        for keyword in IN_PLACE:
-            parts = node.get(keyword)
-            left += parts if isinstance(parts, list) else []
-        left += [node[keyword] for keyword in ("not", "if", "then", "else") if keyword in node]
-
-
-def visits(schema: Mapping[str, object], value: object, *, most: int) -> int:
-    """Count how often parts of a schema meet parts of a value inside nested alternatives; stop above `most`.
-
-    A schema that branches at each level meets the innermost part of a value once for every way to get there.
-    """
-    known: dict[tuple[int, int, int], int] = {}
-    if "$id" in schema or any(resolve_pointer(schema, reference) is None for reference in list_references(schema, REFERRING)):
-        return most + 1  # names of other kinds are not followed here
-
-    def count(node: object, part: object, branches: int) -> int:
-        if not isinstance(node, Mapping):
-            return 0
-        key = (id(node), id(part), branches)
-        if key not in known:
-            known[key] = 0
-            known[key] = min(most + 1, (branches > 1) + sum(count(*met) for met in _meetings(schema, node, part, branches)))
-        return known[key]
-
-    try:
-        return count(schema, value, 0)
-    except RecursionError:
-        return most + 1
-
-
-def _meetings(
-    root: Mapping[str, object], node: Mapping[str, object], part: object, branches: int
-) -> Iterator[tuple[object, object, int]]:
-    """Yield each subschema that a schema applies, and the part of the value that it applies it to."""
-    if isinstance(reference := node.get("$ref"), str):
-        yield resolve_pointer(root, reference), part, branches
-    for keyword in IN_PLACE:
-        listed = node.get(keyword)
-        deeper = branches if keyword == "allOf" else min(branches + 1, 2)
-        yield from ((one, part, deeper) for one in (listed if isinstance(listed, list) else ()))
-    yield from ((node[keyword], part, branches) for keyword in ("not", "if", "then", "else") if keyword in node)
-    match part:
-        case dict():
-            named = node.get("properties")
-            fields = named if isinstance(named, dict) else {}
-            for name, inner in part.items():
-                yield fields.get(name, node.get("additionalProperties")), inner, branches
-        case list():
-            yield from ((node.get("items"), inner, branches) for inner in part)
-
-
 MOST_PROBLEMS = 100
 MOST_DEEP = 200
 MOST_VISITS = 10_000
 """Upper bound for explaining a problem in nested alternatives: `jsonschema-rs` tries every way to fit first (ADR 22)."""
+MOST_WAYS = 100_000
+"""Upper bound for a verdict. Only schemas that refer to their own parts again and again exceed it."""
 
 MISSING = "required, but missing"
 UNKNOWN = "unknown field"
 
-Schema = Mapping[str, object]
 Place = tuple[str | int, ...]
 Found = tuple[Place, str]
 
-ONE = frozenset(
-    "additionalProperties propertyNames items additionalItems contains not if then else unevaluatedItems unevaluatedProperties "
-    "contentSchema".split()
-)
-SEVERAL = frozenset("prefixItems allOf anyOf oneOf".split())
 OTHER = frozenset(
     "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems "
     "minProperties maxProperties minContains maxContains uniqueItems required dependentRequired pattern format "
@@ -149,20 +74,25 @@ class Validator:
 
     def __init__(self, schema: Schema, *, where: str = "The schema") -> None:
         self._schema, self.unenforced = _prepare(schema, where)
-        refuse_loops(self._schema, where)
+        self._references = References(self._schema)
+        self._references.refuse_loops(where)
         self._compiled = _compile(self._schema, where)
+        self._branches = self._references.count_ways(most=MOST_WAYS) > MOST_WAYS
 
     def problems(self, value: object) -> tuple[Problem, ...]:
         """Return everything that is wrong with a value."""
+        references = self._references
+        if self._branches and references.meets_often(value, most=MOST_WAYS, tried=("not", "if", "contains")):
+            return (Problem("", "is nested too deeply to be checked: the schema applies its parts to it too often"),)
         try:
             if self._compiled.is_valid(value):
                 return ()
         except UnicodeEncodeError:
             return (Problem("", "holds a lone surrogate (half of a character), which is no text"),)
-        if visits(self._schema, value, most=MOST_VISITS) > MOST_VISITS:
+        if references.meets_often(value, most=MOST_VISITS):
             return (Problem("", "fits none of the allowed forms, and is nested too deeply to say why"),)
         errors = islice(self._compiled.iter_errors(value), MOST_PROBLEMS)
-        found = sorted((one for error in errors for one in _explain(error, self._schema)), key=_rank)
+        found = sorted((one for error in errors for one in _explain(error, references)), key=_rank)
         return tuple(Problem(format_path(place), message) for place, message in found[:MOST_PROBLEMS])
 
 
@@ -244,12 +174,11 @@ def _refusal(keyword: str, said: object, node: Schema) -> str:
     return "" if known else "the keyword is not known"
 
 
-@lru_cache(1_024)
 def _pattern_refusal(pattern: str) -> str:
     import jsonschema_rs
 
     try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
+        compile_pattern(pattern)
     except jsonschema_rs.ValidationError:
         return "the pattern is no regular expression, or needs more than linear time"
     return ""
@@ -274,7 +203,7 @@ def _modernise(node: dict[str, object]) -> dict[str, object]:
 # Explaining a problem.
 
 
-def _explain(error: "jsonschema_rs.ValidationError", schema: Schema) -> Iterable[Found]:
+def _explain(error: "jsonschema_rs.ValidationError", references: References) -> Iterable[Found]:
     """Yield what is wrong, each with its place in the value."""
     import jsonschema_rs
 
@@ -283,15 +212,15 @@ def _explain(error: "jsonschema_rs.ValidationError", schema: Schema) -> Iterable
         case kinds.Required(name):
             yield (*place, name), MISSING
         case kinds.AdditionalProperties(names) | kinds.UnevaluatedProperties(names):
-            known = _fields(schema, error.schema_path)
-            yield from (((*place, name), _explain_unknown(name, known)) for name in names)
+            fields = _fields(error, references)
+            yield from (((*place, name), _explain_unknown(name, fields)) for name in names[:MOST_PROBLEMS])
         case kinds.UnevaluatedItems(numbers):
             yield place, f"must not have more items; found {len(numbers):,} too many"
         case kinds.PropertyNames(inner):
             name = str(inner.instance)
-            yield from (((*place, name), f"as a name, it {message}") for _, message in _explain(inner, schema))
+            yield from (((*place, name), f"as a name, it {message}") for _, message in _explain(inner, references))
         case kinds.AnyOf(ways) | kinds.OneOfNotValid(ways):
-            yield from _explain_nearest(ways, place, value, schema)
+            yield from _explain_nearest(ways, place, value, references)
         case kinds.OneOfMultipleValid(ways):
             fitting = sum(not way for way in ways)
             yield place, f"must fit exactly one of {len(ways)} forms, but fits {fitting}"
@@ -319,6 +248,8 @@ def _sentence(error: "jsonschema_rs.ValidationError") -> str:
             return "must not be given"
         case kinds.Not():
             return "has a form that is not allowed"
+        case kinds.Contains():
+            return _explain_contains(error)
         case kinds.UniqueItems() if isinstance(value, list):
             first, second = _find_repeated(value)
             return f"must not repeat items, but items {first} and {second} are equal"
@@ -359,8 +290,16 @@ def _explain_bound(kind: "jsonschema_rs.ValidationErrorKind", value: object) -> 
     return ""
 
 
+CONTAINED = {"minContains": "more", "maxContains": "fewer"}
+
+
+def _explain_contains(error: "jsonschema_rs.ValidationError") -> str:
+    how = CONTAINED.get(str(error.schema_path[-1]))
+    return f"must have {how} items of a required form" if how else "must have an item of a required form, but has none"
+
+
 def _explain_nearest(
-    ways: "Sequence[Sequence[jsonschema_rs.ValidationError]]", place: Place, value: object, schema: Schema
+    ways: "Sequence[Sequence[jsonschema_rs.ValidationError]]", place: Place, value: object, references: References
 ) -> Iterator[Found]:
     """Yield what keeps a value from the form that it comes nearest to."""
     import jsonschema_rs
@@ -377,7 +316,7 @@ def _explain_nearest(
     if types and not near:
         yield place, _explain_type(types, value)
         return
-    explained = [[found for error in way for found in _explain(error, schema)] for way in near]
+    explained = [[found for error in way[:MOST_PROBLEMS] for found in _explain(error, references)] for way in near]
     yield from min(explained, key=len, default=[(place, "fits none of the allowed forms")])
 
 
@@ -397,23 +336,40 @@ def _explain_type(types: Sequence[str], value: object) -> str:
     return f"expected {words}, found {found}"
 
 
-def _fields(schema: Schema, path: Sequence[str | int]) -> list[str]:
-    """Return the names of the fields beside the keyword at a place of the schema."""
-    node: object = schema
-    for step in path[:-1]:
-        match node:
-            case dict():
-                node = node.get(str(step))
-            case list():
-                node = node[int(step)]
-    known = node.get("properties") if isinstance(node, dict) else None
-    return list(known) if isinstance(known, dict) else []
+def _fields(error: "jsonschema_rs.ValidationError", references: References) -> tuple[list[str], list[str]]:
+    """Return the fields that a schema describes, and the patterns of their names."""
+    steps = (quote(str(step).replace("~", "~0").replace("/", "~1"), safe="~") for step in error.schema_path)
+    place = error.absolute_keyword_location or "/".join(("#", *steps))
+    node = references.find(place.rpartition("/")[0])
+    left = [node] if isinstance(node, Mapping) else []
+    names: dict[str, None] = {}
+    patterns: dict[str, None] = {}
+    seen: set[int] = set()
+    while left:
+        node = left.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            names |= dict.fromkeys(_keys(node, "properties"))
+            patterns |= dict.fromkeys(_keys(node, "patternProperties"))
+            left += reversed(references.applied(node)) if place.endswith("/unevaluatedProperties") else ()
+    return list(names), list(patterns)
 
 
-def _explain_unknown(name: str, names: Sequence[str]) -> str:
+def _keys(node: Schema, keyword: str) -> Iterable[str]:
+    found = node.get(keyword)
+    return found if isinstance(found, Mapping) else ()
+
+
+def _explain_unknown(name: str, fields: tuple[Sequence[str], Sequence[str]]) -> str:
+    names, patterns = fields
+    if name in names:
+        return f"{UNKNOWN} here: the form that describes it does not fit"
     near = get_close_matches(name[:100], names, n=1)
     if near:
         return f"{UNKNOWN}; did you mean {near[0]}?"
+    if patterns:
+        more = f"the fields are {', '.join(names[:50])}, and those" if names else "the fields are those"
+        return f"{UNKNOWN}; {more} whose names match {' or '.join(patterns[:5])}"
     return f"{UNKNOWN}; the fields are {', '.join(names[:50])}" if names else f"{UNKNOWN}; there are no fields"
 
 
