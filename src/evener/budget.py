@@ -1,6 +1,6 @@
-"""What a run and the runs inside it may use: reserved before a call, settled after it. Nothing is spent that is not there.
+"""What a run and the runs inside it may use: reserved before a call, settled after it, so that limits are never exceeded.
 
-Each run has a budget of its own, within that of the run around it: a call needs room in all of them. Safe from any thread and
+Each run has its own budget inside that of the outer run: a call needs room in all of them. Safe from any thread and event
 loop of the process.
 """
 
@@ -33,13 +33,13 @@ ESTIMATED = (
 
 @final
 class Reservation(msgspec.Struct, frozen=True):
-    """Room that a call holds until it is settled."""
+    """Room that is reserved for a call until it is settled."""
 
     cost: Decimal = Decimal(0)
 
 
 class TreeBudget:
-    """What a tree of runs on several machines may use, held in the store. `log` is the log of the run that asks here.
+    """The budget of a tree of runs on several machines, in the store. `log` is the log of the run that uses it here.
 
     `began` is False until the store has it.
     """
@@ -104,11 +104,12 @@ class TreeBudget:
 
 
 class Budget:
-    """Starts with what the limits allow beyond what was used already. `outer` is that of the run around this one.
+    """Starts with the limits minus the usage so far. `outer` is the budget of the outer run.
 
-    `by_estimate`: once a call was settled, the next reserve twice what the dearest one cost, not all that they may cost. Then
-    calls need not wait for each other, and those under way may exceed the limit; its warnings say so. `tree` is what the tree
-    on several machines may use that the run belongs to. `owner` is the log and the run that this is the budget of.
+    `by_estimate`: once a call was settled, later calls reserve twice the cost of the most expensive one instead of their
+    upper bound. Then calls need not wait for each other, and calls in flight may exceed the limit; the warnings say so.
+    `tree` is the budget of the tree on several machines to which the run belongs. `owner` is the log and the run of this
+    budget.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Where the present code runs: in which call of which run. Set around each tool, and seen by whatever runs inside it.
+"""The call and run in which the present code executes. Set around each tool, and visible to everything that it runs.
 
-A run that starts inside a tool belongs to the run of that tool: its events say so, it draws on the same budget, and what it
-used is counted there.
+A run that starts inside a tool belongs to the run of that tool: its events say so, it uses the same budget, and its usage is
+counted there.
 """
 
 from collections.abc import Callable
@@ -61,13 +61,13 @@ Total = Callable[[], Nested]
 
 
 class Hooked(Protocol):
-    """Tells the hooks for this event; gives their answers."""
+    """Calls the hooks for this event; returns their answers."""
 
     def __call__(self, event: HookEvent, **about: object) -> tuple[HookAnswer, ...]: ...
 
 
 class InnerUsage:
-    """What runs inside a call have used, those under way included, and whether they have changed anything.
+    """The usage of the runs inside a call, including those in progress, and whether they have changed anything.
 
     `outer` is that of the call around the run that this call belongs to.
     """
@@ -133,10 +133,10 @@ def _sum(one: Nested, other: Nested) -> Nested:
 
 
 class Home(msgspec.Struct, frozen=True):
-    """Where a run belongs: how deep it lies, whose it is, where all logs of its tree are, and what it is counted in.
+    """The place of a run: its depth, its owner, the store of all logs of its tree, and the budget that it is counted in.
 
-    `path` are the names of the harness at the root and of the agents from there on, as in `shop/buyer/payer`. `force`: logs
-    of the tree are taken from holders that may be alive.
+    `path` are the names of the harness at the root and of the agents below it, as in `shop/buyer/payer`. `force`: logs of
+    the tree are taken from lease holders that may be alive.
     """
 
     depth: int = 0
@@ -150,11 +150,11 @@ ALONE = Home()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """One call of a run. `show` is where the run's events go, None if no caller watches.
+    """One call of a run. `show` receives the run's events; None if no caller watches.
 
-    `path`, `store` and `force` are those of the run's home. `hooked` tells the run's hooks of what happens inside the call;
-    None where it has no run. `kin` tells which run belongs to the call; it is asked only by those who begin one. `policy` binds
-    the run of the call, and so every run inside it. `models` are those of the run, the preferred one first.
+    `path`, `store` and `force` are those of the run's home. `hooked` calls the run's hooks for events inside the call; None
+    without a run. `kin` says which run belongs to the call; only code that starts one calls it. `policy` applies to the run
+    of the call, and so to every run inside it. `models` are those of the run, the preferred one first.
     """
 
     run: str
@@ -174,9 +174,9 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Kin(msgspec.Struct, frozen=True):
-    """The run inside a call. `child` names its log on this branch, the same for each start; `source` on the branch where the
-    call was started before this one was forked off, empty when it was not. `begun`: it is known to have begun, so that there
-    is a log of it.
+    """The run inside a call. `child` names its log on this branch, the same for each start. `source` names its log on the
+    branch that started the call before this one was forked; empty if there is none. `begun`: it is known to have begun, so
+    its log exists.
     """
 
     child: str

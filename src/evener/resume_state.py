@@ -1,9 +1,9 @@
-"""A conversation in one text that another run can begin with, on any provider: what was said, sealed reasoning included.
+"""A conversation in one text, from which another run can continue on any provider. Includes sealed reasoning.
 
     {"kind": "evener.resume_state", "version": 1, "sensitive": true, "model": ..., "origin": ..., "messages": [...]}
 
-It holds everything that was said, so it is never shown by accident and its file can be read by its owner only. What is read is
-not trusted: whatever is wrong is a BadDocument that says where. Tools and the system prompt are the business of the harness.
+It contains the whole conversation, so it is never printed by accident, and its file is readable by its owner only. Its
+content is not trusted: every error is a BadDocument with its place. Tools and the system prompt come from the harness.
 """
 
 import os
@@ -56,9 +56,9 @@ _parts = msgspec.json.Decoder(_Messages)
 
 
 class ResumeState:
-    """Give it to `Harness.run(..., resume_from=...)`. `text` is the JSON to keep: as secret as the conversation itself.
+    """Pass it to `Harness.run(..., resume_from=...)`. `text` is the JSON to store: as secret as the conversation itself.
 
-    Media that lie in a store are named, not contained: go on in the same store, or without them.
+    Media in a store are named, not contained: continue in the same store, or without them.
     """
 
     __slots__ = ("_document", "_messages", "_text")

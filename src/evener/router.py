@@ -1,7 +1,7 @@
-"""A user-supplied function that chooses which model of a harness answers a request. Asked for new requests only.
+"""A function of the user that chooses the model of each new request.
 
-`ModelCalled` records the choice before the request is sent. A request that is recorded and has no answer, because its process
-died or its provider failed, keeps its model: the router is not asked about it again. After a failure the chain decides.
+`ModelCalled` records the choice before the request is sent. A recorded request without an answer, because its process died
+or its provider failed, keeps its model: the router is not called again for it. After a failure the chain decides.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,12 +17,12 @@ __all__ = ["NextRequest", "Router", "choose_by"]
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that a run is about to make, as its router sees it.
+    """The next request of a run, as its router gets it.
 
-    `models` are the names of the harness's models in their order, `model` the one that is asked if the router names no other:
-    the one that the run asked last, at first the preferred one. `turn` counts the answers of this run so far. `transcript` is
-    the conversation as the request has it, with the results of the last calls. `failed_calls` counts those of them that failed,
-    `corrections` the answers of this run that were sent back because their form was wrong. `spent` is what the run has used.
+    `models` are the names of the harness's models in their order, `model` the one that is used if the router names none: the
+    model of the run's last request, at first the preferred one. `turn` counts the answers of this run so far. `transcript`
+    is the conversation as the request has it, with the results of the last calls. `failed_calls` counts those of them that
+    failed, `corrections` the answers of this run that were returned for correction. `spent` is the usage of the run.
     """
 
     run: str

@@ -1,7 +1,7 @@
-"""What a caller sees of a run while it goes on: typed, in order, with ids that say where it belongs. Pure values.
+"""The events of a run for its caller: typed, in order, with ids of their run. Pure values.
 
-They show; they are not the log. Prompts, arguments and what the model sees of results are in them, a provider's raw JSON
-never is. Pieces that were shown and did not count are taken back by `Retracted`.
+They are for display; they are not the log. They contain prompts, arguments and the results that the model gets, but never a
+provider's raw JSON. `Retracted` takes back pieces that were shown and do not count.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Whose event it is. A run inside another names the run and the call it belongs to."""
+    """The run of an event. A run inside another one names the outer run and call."""
 
     run: str
     thread: str
@@ -48,14 +48,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What all of them share. `sequence` counts within a run, from 1."""
+    """The fields that all these events share. `sequence` counts within a run, from 1."""
 
     place: Place
     sequence: int
 
 
 class RunStarted(Shown, frozen=True, tag="run_started"):
-    """The run began, or goes on. `prompt` is what the user said to begin it; None where it goes on."""
+    """The run began, or continues. `prompt` is the message that began it; None if it continues."""
 
     model: str
     resumed: bool = False
@@ -63,7 +63,7 @@ class RunStarted(Shown, frozen=True, tag="run_started"):
 
 
 class RequestStarted(Shown, frozen=True, tag="request_started"):
-    """The model is asked."""
+    """A model request starts."""
 
     model: str
     number: int
@@ -76,13 +76,13 @@ class TextStreamed(Shown, frozen=True, tag="text", gc=False):
 
 
 class ReasoningStreamed(Shown, frozen=True, tag="reasoning", gc=False):
-    """More of what the model thinks."""
+    """More of the model's reasoning."""
 
     text: str
 
 
 class ArgumentsStreamed(Shown, frozen=True, tag="arguments", gc=False):
-    """More of a call's arguments. For showing: the tool runs when the call is complete."""
+    """More of a call's arguments. For display: the tool runs when the call is complete."""
 
     call: str
     tool: str
@@ -97,26 +97,26 @@ class Omitted(Shown, frozen=True, tag="omitted"):
 
 
 class OutputStreamed(Shown, frozen=True, tag="output"):
-    """What is there of a structured answer so far, as plain JSON values. For showing: it is not checked yet."""
+    """The structured answer so far, as plain JSON values. For display: it is not validated yet."""
 
     value: object
 
 
 class TurnFinished(Shown, frozen=True, tag="turn_finished"):
-    """The model has answered: the whole message, and what it used."""
+    """The model has answered: the whole message, and its usage."""
 
     message: Message
     usage: Usage
 
 
 class ToolStarted(Shown, frozen=True, tag="tool_started"):
-    """A tool runs."""
+    """A tool starts."""
 
     call: ToolCall
 
 
 class ToolProgressed(Shown, frozen=True, tag="tool_progressed"):
-    """A tool says how far it is. `fraction` is between 0 and 1, -1 when it is not known."""
+    """A tool reports progress. `fraction` is between 0 and 1; -1 if unknown."""
 
     call: str
     text: str = ""
@@ -131,7 +131,7 @@ class ToolFinished(Shown, frozen=True, tag="tool_finished"):
 
 
 class RetryScheduled(Shown, frozen=True, tag="retry_scheduled"):
-    """An answer failed; the model is asked again, or another one is."""
+    """An answer failed; the same or another model is called next."""
 
     error: str
     wait: float
@@ -139,9 +139,9 @@ class RetryScheduled(Shown, frozen=True, tag="retry_scheduled"):
 
 
 class Retracted(Shown, frozen=True, tag="retracted"):
-    """Everything streamed since the last request was started does not count: take it off the screen.
+    """Everything streamed since the last request began is void: remove it from the screen.
 
-    `wished`: the user stopped it, and knows.
+    `wished`: the user stopped it, so no explanation is needed.
     """
 
     why: str
@@ -149,7 +149,7 @@ class Retracted(Shown, frozen=True, tag="retracted"):
 
 
 class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
-    """A user must decide. The run ends here, and is resumed when it is done."""
+    """A user must decide. The run ends here, and can be resumed after the decision."""
 
     approval: str
     interrupt: Interrupt
@@ -157,26 +157,26 @@ class ApprovalRequested(Shown, frozen=True, tag="approval_requested"):
 
 
 class NoticeGiven(Shown, frozen=True, tag="notice_given"):
-    """The model is told something: little is left of a limit, or it goes in circles."""
+    """The model gets a notice: a limit is nearly used up, or the same call is repeated."""
 
     key: str
     text: str
 
 
 class Warned(Shown, frozen=True, tag="warned"):
-    """Something beside the run went wrong, and the run goes on: a hook that failed."""
+    """A problem that does not stop the run, such as a hook that failed."""
 
     text: str
 
 
 class RunFailed(Shown, frozen=True, tag="run_failed"):
-    """The run could not go on, for a reason outside of it. What was logged stands."""
+    """The run could not continue, for a reason outside of it. Logged events stay."""
 
     error: EvenerError
 
 
 class RunFinished(Shown, frozen=True, tag="run_finished"):
-    """The run came to an end: the last event, with the whole result."""
+    """The run stopped: the last event, with the whole result."""
 
     result: RunResult
 

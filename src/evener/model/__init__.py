@@ -1,4 +1,4 @@
-"""Models that can be asked: `open_model("provider:model")`, then `stream(ask)` or `complete(ask)`."""
+"""Models: `open_model("provider:model")`, then `stream(ask)` or `complete(ask)`."""
 
 from evener.model.chain import Chain
 from evener.model.model import Model

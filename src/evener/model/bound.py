@@ -1,7 +1,7 @@
 """Upper bounds for limits on the cost: the tokens of a request, and whether it writes to a cache for an hour. Pure.
 
 A token is at least one byte, so the size of a text in bytes is an upper bound. The provider has counted everything up to the
-last answer of the same model: only what came after it is measured here, however long the conversation is. Media have no such
+last answer of the same model; only newer content is measured here, however long the conversation is. Media have no such
 bound: an image counts as the largest one, a document with its size.
 """
 

@@ -1,4 +1,4 @@
-"""A chain of models: when one fails, the next is asked. A stream falls back only before any of its answer was shown."""
+"""A chain of models: if one fails, the next is called. A stream falls back only before a part of its answer was shown."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -28,7 +28,7 @@ def falls_back(error: EvenerError) -> bool:
 
 
 class Chain:
-    """Models in the order in which they are asked."""
+    """Models in the order in which they are called."""
 
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:

@@ -10,9 +10,9 @@ from evener.wire import Codec
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One model at one provider. Holds no credential itself: `auth` puts it on each request.
+    """One model at one provider. Contains no credential: `auth` adds it to each request.
 
-    `account` is a fingerprint of the key: calls of this process with the same one share a rate.
+    `account` is a fingerprint of the key: all calls of this process with the same key share a rate.
     """
 
     facts: Facts

@@ -1,7 +1,7 @@
-"""Images that fit an endpoint: what is larger than its row allows is made smaller before it is sent, or left out with a line.
+"""Images that fit an endpoint: an image that is larger than its row allows is made smaller, or replaced by a line of text.
 
-Made smaller with Pillow (the extra `images`), always in the same way: the same image gives the same bytes, so that the
-provider's prompt cache is not lost. Fitting a conversation that has grown costs what is new in it.
+Pillow (the extra `images`) does it, always in the same way: the same image gives the same bytes, so the provider's prompt
+cache stays valid. The cost for a longer conversation is that of its new images.
 """
 
 import struct

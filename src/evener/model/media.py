@@ -1,4 +1,4 @@
-"""Media of a request as bytes: fetches, checks and stores what lies behind URLs, and inlines what is in the blob store."""
+"""Media of a request as bytes: fetches, checks and stores what is behind URLs, and inlines what is in the blob store."""
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -91,7 +91,7 @@ Get = Callable[[str], Awaitable[bytes]]
 
 
 class Media(msgspec.Struct, eq=False):
-    """Fetch, store and inline media. While the conversation only grows, a message is inlined once."""
+    """Fetch, store and inline media. As long as the conversation only grows, each message is inlined once."""
 
     put: Put
     get: Get

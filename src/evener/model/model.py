@@ -1,4 +1,4 @@
-"""A model: `stream(ask)` for the pieces of an answer, `complete(ask)` for the whole, which folds the stream."""
+"""A model: `stream(ask)` for the pieces of an answer, `complete(ask)` for the whole answer."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal

@@ -1,7 +1,7 @@
-"""A provider of two members, `name` and `complete`, as a model that the loop can ask. Adds nothing but what the loop needs.
+"""A provider with two members, `name` and `complete`, as a model that the loop can call. Adds only what the loop needs.
 
-A structured answer is asked for as the arguments of a tool, as such a provider knows tools and nothing else of ours. What it
-costs is not known. A `complete` that is no coroutine runs in a thread.
+A structured answer is requested as the arguments of a tool, because such a provider has no other way. Its cost is unknown. A
+`complete` that is not a coroutine function runs in a thread.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WIRE = "plain"
 
 
 class PlainProvider(Protocol):
-    """The smallest provider: a name, and one call that answers a conversation. It may be a coroutine or a plain function."""
+    """The smallest provider: a name, and one method that answers a conversation, as a coroutine or a plain function."""
 
     @property
     def name(self) -> str: ...

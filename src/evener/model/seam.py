@@ -63,7 +63,7 @@ class Answered(Protocol):
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished call of a model without a wire: its answer was there as a whole."""
+    """A finished call of a model without a wire: its whole answer arrived at once."""
 
     reply: Reply
     message: Message
@@ -78,7 +78,7 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A finished call that knows what the provider holds from here on. Of other calls the provider holds nothing."""
+    """A finished call after which the provider stores a part of the conversation. After other calls it stores nothing."""
 
     @property
     def kept(self) -> State: ...

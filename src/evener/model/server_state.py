@@ -1,4 +1,4 @@
-"""State on the provider's side: what a request may rest on, and conversation objects, which are opened by one small request."""
+"""State at the provider: what a request may rest on, and conversation objects, each created by one small request."""
 
 from hashlib import blake2b
 from typing import Protocol
@@ -46,7 +46,7 @@ WHY = {
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What one request rests on, and the losses of that."""
+    """The state at the provider on which one request rests, and the losses of that."""
 
     state: State
     losses: tuple[Loss, ...] = ()

@@ -1,4 +1,4 @@
-"""Permission: rules by tool and arguments that allow, deny or ask. Pure; decided here whatever wire a call came over."""
+"""Permission: rules by tool and arguments that allow, deny or ask. Pure; the wire of a call does not matter."""
 
 from evener.policy.config import read_policy
 from evener.policy.matchers import Between, Condition, Exactly, Given, Glob, Matcher, OneOf, Regex, Within

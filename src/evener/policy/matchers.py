@@ -95,7 +95,7 @@ MOST_MEMORY = 8 << 20
 
 
 class Unsupported(Exception):
-    """A pattern that RE2 does not support, and why."""
+    """A pattern that RE2 does not support, and the reason."""
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -249,7 +249,7 @@ MOST_TEXT = 100_000
 
 
 class Absent(Enum):
-    """What stands for a value that a rule does not find in the arguments of a call."""
+    """Stands for a value that a rule does not find in the arguments of a call."""
 
     MISSING = "it is not there, or null"
     OPAQUE = "it cannot be reached: there is a list or a text where the rule expects an object"
@@ -260,7 +260,7 @@ OPAQUE: Final = Absent.OPAQUE
 
 
 class Exactly(msgspec.Struct, frozen=True):
-    """This value. A truth value is no number."""
+    """This value. True and False are not numbers."""
 
     value: Scalar
 
@@ -273,7 +273,7 @@ class Exactly(msgspec.Struct, frozen=True):
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """A text that fits a pattern as a whole. A line break in it is never met by a wildcard."""
+    """A text that matches a pattern as a whole. A wildcard never matches a line break."""
 
     pattern: str
 
@@ -282,7 +282,7 @@ class Glob(msgspec.Struct, frozen=True):
 
 
 class Regex(msgspec.Struct, frozen=True):
-    """A text that fits a regular expression as a whole. Without lookarounds and back references."""
+    """A text that matches a regular expression as a whole. Lookarounds and back references are not supported."""
 
     pattern: str
 
@@ -292,7 +292,7 @@ class Regex(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True, kw_only=True):
-    """A number within bounds: `least` and `most` belong to it, `above` and `below` do not."""
+    """A number within bounds: `least` and `most` are inclusive, `above` and `below` exclusive."""
 
     least: float | None = None
     most: float | None = None
@@ -317,7 +317,7 @@ class Between(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Within(msgspec.Struct, frozen=True):
-    """A path that fits one of these patterns. `root` is the folder where relative paths and patterns start."""
+    """A path that matches one of these patterns. `root` is the folder where relative paths and patterns start."""
 
     patterns: tuple[str, ...]
     root: str = ""
@@ -335,7 +335,7 @@ class Within(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """That the argument is there, with any value but null; or that it is not."""
+    """The argument is present with any value except null; or it is not."""
 
     wanted: bool = True
 

@@ -1,7 +1,8 @@
-"""Rules, the policy that holds them, the ruling on a call, and the check that tools have the arguments that rules name. Pure.
+"""Rules, the policy that contains them, the ruling on a call, and the check that tools have the arguments that rules name.
+Pure.
 
-A rule about an argument that the tool does not have would silently never apply: so it is an error as soon as the tool is
-known. What a schema leaves open (`additionalProperties`, `allOf`, an object without properties) may be there.
+A rule about an argument that the tool does not have would silently never apply, so it is an error as soon as the tool is
+known. Arguments that a schema leaves open (`additionalProperties`, `allOf`, an object without properties) may exist.
 """
 
 import re
@@ -33,12 +34,12 @@ Seen = dict[str, object] | None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule. `tool` is a pattern for names.
+    r"""One rule. `tool` is a pattern for names.
 
-    `arguments` says what must hold, by dotted path: `options.force`, `files.*.name` for each of a list or object, `a\\.b` for a
-    key with a dot. All conditions must hold. Under a `*` a rule that allows needs all values to fit, and one at least; others
-    need only one. `effect` narrows the rule to tools of these effects. `reason` explains the decision to the user.
-    A harness refuses a rule about an argument that its tool does not have.
+    `arguments` has conditions by dotted path: `options.force`, `files.*.name` for each item of a list or object, `a\.b` for
+    a key with a dot. All conditions must hold. Under a `*`, a rule that allows needs at least one value and all values to
+    match; other rules need one match. `effect` limits the rule to tools of these effects. `reason` explains the decision to
+    the user. A harness refuses a rule about an argument that its tool does not have.
     """
 
     tool: str
@@ -90,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The verdict on calls that no rule is about, by the effect of their tool."""
+    """The verdict on calls that no rule matches, by the effect of their tool."""
 
     read: Verdict = "allow"
     idempotent: Verdict = "ask"
@@ -111,9 +112,9 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The verdict on one call, and why. `rule` names the rule that decided, empty when none did.
+    """The verdict on one call, and the reason. `rule` names the rule that decided; empty if none did.
 
-    `sure` is False when the rule was applied because it could not be ruled out.
+    `sure` is False if the rule was applied because it could not be ruled out.
     """
 
     verdict: Verdict
@@ -123,11 +124,11 @@ class Ruling(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Rules in order, and the default without one. Names of rules are unique: a decision names the rule that made it.
+    """Rules in order, and the verdicts without one. Names of rules are unique, because a decision names its rule.
 
-    `also` are further policies, which are trusted less: each is applied, too, and the strictest verdict counts. `mixing`: where
-    tools that show private data, tools that show text of others, and tools that send data out meet in one run, calls that send
-    data out wait for approval ("ask"), or are judged by the rules alone ("allow").
+    `also` are further policies, which are trusted less: each is applied, too, and the strictest verdict counts. `mixing`: if
+    tools that show private data, tools that show text of others, and tools that send data out are used in one run, calls
+    that send data out need approval ("ask"), or are judged by the rules alone ("allow").
     """
 
     rules: tuple[Rule, ...] = ()

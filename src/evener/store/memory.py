@@ -1,4 +1,6 @@
-"""Keeps logs in memory, for tests and for runs without a file. Nothing outlives the process; the rules are those of SQLite."""
+"""Logs in memory, for tests and for runs without a file. Nothing outlives the process; the rules are those of the SQLite
+store.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from hashlib import sha256
@@ -32,7 +34,7 @@ class LineFacts(msgspec.Struct, frozen=True):
 
 
 class StartFacts(msgspec.Struct, frozen=True):
-    """What is known of a call that was started."""
+    """The facts of a call that was started."""
 
     key: str
 
@@ -43,11 +45,11 @@ _start = msgspec.json.Decoder(StartFacts)
 
 
 class MemoryLogEvents:
-    """All there is of one log. `base` is how many events of its path lie before its own, `length` counts along the path.
+    """The data of one log. `base` is the number of events of its path before its own, `length` counts along the path.
 
     `unsettled` has the open notes by number, `keys` every key ever used. `marks` has the chain after each `EVERY` events and
-    where the next line begins, as far as that was reckoned; `digests` has those of erased events. `rival` is who may still act
-    on what was under way before the present holder, until that one has written.
+    the start of the next line, as far as computed; `digests` has those of erased events. `rival` is the process that may
+    still act on calls that were in flight before the present holder, until the present holder has written.
     """
 
     __slots__ = (
@@ -229,7 +231,7 @@ def _newest(record: CargoEvent) -> CargoEvent:
 
 
 class MemoryLog:
-    """A log that we hold. One that is dropped without being closed gives its lease back, too."""
+    """A log whose lease is held. If it is dropped without being closed, the lease is returned, too."""
 
     def __init__(self, store: "MemoryStore", kept: MemoryLogEvents, lease: Lease) -> None:
         self._store = store
@@ -318,9 +320,10 @@ class MemoryLog:
 
 
 class MemoryStore:
-    """Keeps logs in memory. `lease` is how many seconds a holder has until others may take over; `clock` tells the time.
+    """Stores logs in memory. `lease` is the number of seconds after which another holder may take over; `clock` returns the
+    time.
 
-    `funnel` takes secrets out of what is kept; without one: all that this process has used.
+    `funnel` removes secrets from what is stored; by default all secrets that this process has used.
     """
 
     def __init__(self, *, lease: float = 30.0, clock: Callable[[], float] = time, funnel: Funnel | None = None) -> None:

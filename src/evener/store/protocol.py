@@ -1,4 +1,4 @@
-"""What a store and a log are to their callers: the protocols, what they give, and the errors with their sentences."""
+"""The protocols of a store and a log, the values that they return, and their errors with the messages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -53,33 +53,33 @@ __all__ = [
 
 
 class LeaseHeld(StoreError):
-    """Another holder writes to this log at the moment."""
+    """Another lease holder writes to this log at the moment."""
 
     retryable = True
 
 
 class LeaseLost(StoreError):
-    """Another holder took the log over: nothing more may be written by us. What was acknowledged before stays."""
+    """Another lease holder took the log over: this one can write nothing more. Acknowledged events stay."""
 
 
 class NoLog(StoreError):
-    """There is no log of that id in this store."""
+    """This store has no log with that id."""
 
 
 class Damaged(StoreError):
-    """Something is not what was written. Nothing was changed; `verify` tells how much is affected."""
+    """The store contains something that differs from what was written. Nothing was changed; `verify` reports the extent."""
 
 
 class Erased(StoreError):
-    """The log was there, and what it said has been erased. Only its skeleton is left."""
+    """The log existed, and its content was erased. Only its structure is left."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to append to one log. Each holder has a higher epoch than the one before; a stale one can write nothing.
+    """The right to append to one log. Each holder has a higher epoch than the one before; a stale holder can write nothing.
 
-    `rival` is who may still act on what was under way when the log was opened: an earlier `holder` that did not give its lease
-    back and whose death was not seen, or whose tools went on; or the log that this one is a `copy` of. It stays until
-    something is appended.
+    `rival` is the process that may still act on calls that were in flight when the log was opened: an earlier `holder` that
+    did not return its lease and was not seen to die, or whose tools continued; or the log of which this one is a `copy`. It
+    stays until something is appended.
     """
 
     log: str
@@ -89,7 +89,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a caller says to a running log, from any process: steer, cancel, approve, reject. `key` is unique in its log."""
+    """A message to a running log, from any process: steer, cancel, approve, reject. `key` is unique in its log."""
 
     key: str
     kind: str
@@ -98,7 +98,9 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One event and all before it, by its hash: the log it lies in, its number on the path, and the chain there, in hex."""
+    """One event and all events before it, by hash: the log that contains it, its number on the path, and the chain there, in
+    hex.
+    """
 
     log: str
     seq: int
@@ -106,7 +108,8 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One log in a list. `events` counts along the path; `head`: its thread stands on it; `held`: a holder writes to it.
+    """One log in a list. `events` counts along the path; `head`: it is the head of its thread; `held`: a lease holder writes
+    to it.
 
     Title and tags are the thread's.
     """
@@ -127,7 +130,9 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Where a search found its words: the log, the number of the event (0: the title or a tag), and some text around them."""
+    """A place where a search found its words: the log, the number of the event (0: the title or a tag), and some text around
+    them.
+    """
 
     summary: Summary
     seq: int
@@ -135,7 +140,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Hits(list[Found]):
-    """What a search found. `unread` is how many events it could not read and passed over: damaged, or of a newer Evener."""
+    """The result of a search. `unread` counts the events that it could not read: damaged, or written by a newer Evener."""
 
     def __init__(self, found: Iterable[Found] = (), *, unread: int = 0) -> None:
         super().__init__(found)
@@ -143,9 +148,9 @@ class Hits(list[Found]):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What `verify` found at an event of a log (0: at the log; no log: at the store).
+    """A finding of `verify` at an event of a log (0: about the log; no log: about the store).
 
-    `damage`: something is not as it was written; else it only cannot be told.
+    `damage`: something differs from what was written; otherwise it only could not be checked.
     """
 
     log: str
@@ -155,7 +160,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """A log that we hold. The caller that opened it closes it; that gives the lease back."""
+    """A log whose lease this process holds. The caller that opened it closes it, which returns the lease."""
 
     @property
     def lease(self) -> Lease: ...
@@ -191,7 +196,7 @@ class Log(Protocol):
 
 @runtime_checkable
 class Staging(Protocol):
-    """A log that writes events together with those that follow at once, in one commit. Another one is appended to each time."""
+    """A log that commits events together with those that follow at once. Other logs commit each append."""
 
     def stage(self, *events: Event) -> tuple[Event, ...] | None:
         """Keep events for the next write to the log, which puts them first, and give them as they will be stored.
@@ -207,7 +212,7 @@ class Staging(Protocol):
 
 
 class Store(Protocol):
-    """Keeps logs. All methods are safe from several tasks; logs of one store are independent of each other."""
+    """Stores logs. All methods are safe from several tasks; logs of one store are independent of each other."""
 
     async def create(self, log: str, first: Event, *, holder: str) -> Log:
         """Return a new log with its first event, held by us. One whose `Opened` names a parent is a fork: nothing is copied.
@@ -295,7 +300,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class Folding(Protocol):
-    """A store that knows the states of its logs without reading all their events. Another one is read as a whole."""
+    """A store that can return the state of a log without reading all its events. Logs of other stores are read as a whole."""
 
     async def open_folded(self, log: str, *, holder: str, force: bool = False) -> tuple[Log, RunState]:
         """Take the log over, as `Store.open` does, and its state."""
@@ -308,16 +313,18 @@ class Folding(Protocol):
 
 @runtime_checkable
 class NoteKeeper(Protocol):
-    """A store that tells which notes were ever said to a log. Another one is not asked."""
+    """A store that knows whether a note was ever posted to a log. Stores without this method are not asked."""
 
     async def has_note(self, log: str, key: str) -> bool:
-        """True if a note of that key was ever said to the log, settled or not."""
+        """True if a note with that key was ever posted to the log, settled or not."""
         ...
 
 
 @runtime_checkable
 class Cleaning(Protocol):
-    """A store that tells what a text is without its secrets. Another one is taken to find them in any piece of a text."""
+    """A store that can show a text as it would be stored. Without this method, a store is taken to find secrets in any piece
+    of a text.
+    """
 
     def clean(self, text: str) -> str:
         """Return a text as it would be stored: without secrets."""

@@ -1,4 +1,4 @@
-"""Tools: functions that a model may call, checked before they run and never trusted while they do."""
+"""Tools: functions that a model may call. Calls are validated before they run."""
 
 from evener.tools.call import Threads, run_call, verify_call
 from evener.tools.context import Cancellation, Progress, ToolContext

@@ -1,7 +1,7 @@
-"""Reads what a model wrote as the arguments of a call: parsed strictly, checked against the schema, converted to types. Pure.
+"""Reads the arguments that a model wrote for a call: parsed strictly, validated, converted to types. Pure.
 
-Every reading decodes the text afresh, so that a tool may change its arguments. Nothing is guessed: text that is not JSON, a
-repeated key, an unknown field is a Problem, and then the tool is not run.
+Each reading decodes the text again, so a tool may change its arguments. Nothing is guessed: text that is not JSON, a
+repeated key or an unknown field is a Problem, and the tool is not run.
 """
 
 import re
@@ -106,9 +106,9 @@ class ReadArguments(msgspec.Struct, frozen=True):
 
 
 class ArgumentReader(msgspec.Struct, frozen=True):
-    """How the arguments of one tool are read. With `one`, the function takes them all as a single value.
+    """Reads the arguments of one tool. With `one`, the function takes them all as a single value.
 
-    With `typed`, they are read or at least converted in one go, if they fit as they are.
+    With `typed`, they are decoded or at least converted in one step, if they fit unchanged.
     """
 
     validator: Validator

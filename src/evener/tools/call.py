@@ -65,10 +65,10 @@ class NoThread(Exception):
 
 
 class ThreadJob:
-    """A function that runs in a thread, in the context (as of contextvars) of its caller.
+    """A function that runs in a thread, in its caller's context (as of contextvars).
 
-    `ended` is set when it is over, or to None by a caller that stops waiting. The pool's lock guards the rest: `function`
-    is set until it begins.
+    `ended` is set when it ends, or to None by a caller that stops waiting. The pool's lock guards the rest: `function` is
+    set until it begins.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -91,9 +91,10 @@ def _drop(outcome: Ended) -> None:
 
 
 class Threads:
-    """At most `limit` threads. `busy` counts those that run something, `abandoned` those of them whose caller has given up.
+    """At most `limit` threads. `busy` counts those that run something, `abandoned` those of them whose caller stopped
+    waiting.
 
-    `stray` counts coroutines that went on after they were cancelled. Shared by all runs of a process, and by all its loops.
+    `stray` counts coroutines that continued after they were cancelled. Shared by all runs and event loops of a process.
     """
 
     def __init__(self, limit: int = 32) -> None:
@@ -310,7 +311,9 @@ class _TimeOver(Exception):
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """The bounds of a call: its deadline (None: none), how it is asked to stop, and the threads that keep what does not."""
+    """The bounds of a call: its deadline (None: none), how it is asked to stop, and the threads that keep a job that does
+    not stop.
+    """
 
     end: float | None
     cancelled: Cancellation
@@ -539,7 +542,7 @@ _sorting = msgspec.json.Encoder(order="deterministic")
 
 
 class Shelf(Protocol):
-    """The part of a store that keeps blobs."""
+    """The part of a store that contains blobs."""
 
     def put_blob(self, content: bytes) -> Coroutine[object, object, str]: ...
 
@@ -551,10 +554,10 @@ _current_run: ContextVar[tuple[asyncio.AbstractEventLoop, Shelf]] = ContextVar("
 
 
 class CallSite(msgspec.Struct, frozen=True):
-    """Where a call belongs: its run, its idempotency key, and where its progress goes (call, text, fraction).
+    """The place of a call: its run, its idempotency key, and the receiver of its progress (call, text, fraction).
 
-    `deadline` is when the time of the run is over, by `time.monotonic()`; None when it has no limit. `leave` is called when
-    a call is given up and its tool goes on all the same. `cancelled` is set when the run is cancelled.
+    `deadline` is the end of the run's time, by `time.monotonic()`; None without a limit. `leave` is called when a call is
+    abandoned but its tool continues. `cancelled` is set when the run is cancelled.
     """
 
     run: str
@@ -573,7 +576,7 @@ def with_reader(toolbox: Toolbox) -> Toolbox:
 
 
 class Calling(Protocol):
-    """What a driver needs to run calls. `Caller` runs them; `evener.replay` plays back their results."""
+    """What a driver needs to run calls. `Caller` runs them; `evener.replay` plays back recorded results."""
 
     @property
     def shares(self) -> bool:
@@ -606,7 +609,7 @@ def _hash(text: str) -> bytes:
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Runs calls of one toolbox. Keeps no state of a run. Only an empty toolbox needs no `threads`."""
+    """Runs the calls of one toolbox. Has no state of a run. Only an empty toolbox needs no `threads`."""
 
     toolbox: Toolbox
     threads: Threads | None
@@ -700,7 +703,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class _RunBlobs:
-    """The run's shelf as Blobs, for a tool that runs in a thread while the run's loop goes on."""
+    """The blobs of the run's store, for a tool that runs in a thread while the run's event loop continues."""
 
     def put(self, body: bytes) -> str:
         loop, shelf = _current_run.get()

@@ -1,6 +1,6 @@
-"""What a tool gets beside its arguments: which call this is, the dependencies, its deadline, whether to stop.
+"""What a tool gets beside its arguments: the call, the dependencies, its deadline, and whether it should stop.
 
-A function gets it by annotating a parameter `ToolContext` (or `ToolContext[Deps]`); the model never sees that parameter.
+A function gets it in a parameter annotated `ToolContext` (or `ToolContext[Deps]`); the model never sees that parameter.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ MOST_TEXT = 2_000
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a call is. `fraction` is from 0 to 1, None when it is not known."""
+    """The progress of a call. `fraction` is from 0 to 1; None if unknown."""
 
     call_id: str
     text: str = ""
@@ -34,7 +34,9 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Cancellation:
-    """Set once, seen everywhere: by threads that look or wait, and by coroutines that await it."""
+    """A flag that is set once, and visible everywhere: to threads that check it or wait for it, and to coroutines that await
+    it.
+    """
 
     def __init__(self) -> None:
         self.outlived = False
@@ -114,10 +116,11 @@ def _drop(_progress: Progress) -> None:
 
 
 class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, kw_only=True, eq=False):
-    """One call of a tool. `key` is the same whenever the same call is repeated: give it to services that know such keys.
+    """One call of a tool. `key` is the same whenever this call is repeated: pass it to services that support idempotency
+    keys.
 
-    `deadline` is in seconds of `time.monotonic()`, None when there is none. `report` is where `progress` goes. `cancelled` is
-    set when this call is given up; `run_cancelled` when its run is, also after the call: for what a tool left running.
+    `deadline` is in seconds of `time.monotonic()`; None if there is none. `report` receives the `progress`. `cancelled` is
+    set when this call is abandoned; `run_cancelled` when its run is, also after the call: for work that a tool left running.
     """
 
     call_id: str

@@ -1,6 +1,7 @@
-"""Tools behind a search: a large catalogue costs a prompt one tool, and what the model finds is declared from then on. Pure.
+"""Tools behind a search: a large catalogue costs a prompt one tool, and each tool that the model finds is declared from then
+on. Pure.
 
-A hidden tool is a tool like any other: policy, approval and the check of its arguments hold for it.
+Policy, approval and validation apply to a hidden tool like to any other.
 """
 
 import re

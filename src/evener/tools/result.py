@@ -1,6 +1,6 @@
-"""The result of a tool call: an envelope, whatever the function returned or raised. Pure.
+"""The result of a tool call, in one form for everything that a function returns or raises. Pure.
 
-A failed tool is a result like any other: nothing here raises because of what a tool did. A traceback never reaches the model.
+A failed tool is an ordinary result: nothing here raises because of what a tool did. The model never gets a traceback.
 """
 
 import inspect
@@ -50,13 +50,13 @@ MEDIA = {
 
 
 class ModelRetry(Exception):
-    """Raise it in a tool to tell the model what to do differently. Counts toward the tool's retries."""
+    """Raise it in a tool to tell the model what to do differently. It counts toward the tool's retries."""
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
     """A return value with more than content: `metadata` is for the program and never goes to the model.
 
-    `keep`: instructions that must outlive the shortening of a long conversation. They stay as if they were pinned.
+    `keep`: this result is never left out of requests, as if it were pinned; use it for instructions.
     """
 
     content: object
@@ -65,7 +65,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """What a run inside a call waits for: the thread in which it is decided, and the questions."""
+    """What a run inside a call waits for: the thread in which to decide, and the questions."""
 
     thread: str
     inner: tuple[InnerQuestion, ...]
@@ -74,9 +74,9 @@ class Waits(msgspec.Struct, frozen=True):
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The result of one call. `retry`: the model can correct it, and it counts toward the tool's retries.
 
-    `meta` is the JSON text of an object for the program; it does not go to the model. A str as content is one text block.
-    `spilled` names the blob with the whole of a shortened text. With `waits` the call has no result yet: a run inside it waits.
-    `keep`: the result is never taken out of requests. `reveals` names hidden tools to declare from now on.
+    `meta` is the JSON text of an object for the program; the model does not get it. A str as content is one text block.
+    `spilled` names the blob with the whole of a shortened text. With `waits` the call has no result yet: a run inside it
+    waits. `keep`: the result is never left out of requests. `reveals` names hidden tools to declare from now on.
     """
 
     ok: bool

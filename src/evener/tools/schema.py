@@ -1,7 +1,7 @@
-"""Types as JSON Schemas, docstrings as descriptions, and problems as text for the model. Pure: looks at types, not at values.
+"""Types as JSON Schemas, docstrings as descriptions, and problems as text for the model. Pure: it reads types, not values.
 
-Objects are closed and say what is required. A class with fields becomes an entry of `$defs`, so that it may contain itself.
-A type that has no JSON form is a UsageError that names the parameter. Why `msgspec.json.schema` is not used: ADR 25.
+Objects are closed and list what is required. A class with fields becomes an entry of `$defs`, so it may contain itself. A
+type without a JSON form is a UsageError that names the parameter. Why `msgspec.json.schema` is not used: ADR 25.
 """
 
 import dataclasses
@@ -123,7 +123,7 @@ MOST_SHOWN = 80
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong. `path` is the place, as in `stops[2].city`; empty for the arguments as a whole."""
+    """One problem. `path` is the place, as in `stops[2].city`; empty for the arguments as a whole."""
 
     path: str
     message: str

@@ -1,7 +1,7 @@
-"""The scratchpad as a tool: the model writes its working notes, and each change is a fact in the metadata of the result.
+"""The scratchpad as a tool: the model writes working notes, and each change is recorded in the metadata of the result.
 
-The facts reach the log with the result of the call, so the pad of a conversation is `pad_of` the results in its log. The tool
-itself has no state: a notebook has, and it applies the changes of one call once, however often the call is repeated.
+The log contains these changes with the result of the call, so the pad of a conversation is `pad_of` the results in its log.
+The tool has no state; a notebook has, and it applies the changes of one call once, however often the call is repeated.
 """
 
 import threading
@@ -41,7 +41,7 @@ Action = Literal["show", "append", "set", "remove", "clear"]
 
 
 class Notebook(Protocol):
-    """Keeps the pads. Called from threads."""
+    """Stores the pads. Called from threads."""
 
     def read(self, context: ToolContext[object]) -> Scratchpad:
         """Return the pad as it was before this call, also when the call is repeated with the same `context.key`."""
@@ -53,7 +53,7 @@ class Notebook(Protocol):
 
 
 class MemoryNotebook:
-    """One pad in memory, for tests and for runs that leave nothing behind. Remembers the last calls by their keys."""
+    """One pad in memory, for tests and for runs that are not stored. Remembers the last calls by their keys."""
 
     def __init__(self, pad: Scratchpad | None = None) -> None:
         self._pad = pad or Scratchpad()

@@ -1,7 +1,7 @@
-"""Reads a function's signature and docstring: what the model is told of it, and how it is called. Pure.
+"""Reads a function's signature and docstring: how it is described to the model, and how it is called. Pure.
 
-A signature that cannot be described to a model is a UsageError when the tool is made: a parameter without a type, one
-that is positional only, `*args`, `**kwargs`. A parameter annotated `ToolContext` is given by Evener; the model never sees it.
+A signature that cannot be described is a UsageError when the tool is made: a parameter without a type, a positional-only
+one, `*args`, `**kwargs`. Evener passes a parameter annotated `ToolContext`; the model never sees it.
 """
 
 import inspect
@@ -22,7 +22,7 @@ EMPTY = inspect.Parameter.empty
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The schema of a function's parameters, and how they are converted: each of them, and all in one go where that works."""
+    """The schema of a function's parameters, and their conversion: of each, and of all in one step where that works."""
 
     schema: Schema
     converters: dict[str, Convert]
@@ -30,7 +30,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Callee(msgspec.Struct, frozen=True):
-    """A function and how it is called: the name of its parameter for the ToolContext (if any), and whether it is async."""
+    """A function and how to call it: the name of its parameter for the ToolContext (if any), and whether it is async."""
 
     function: Function
     context: str

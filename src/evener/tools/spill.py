@@ -1,6 +1,7 @@
-"""Keeps large output out of the transcript: head and tail stay, the whole is stored in a blob that a tool reads in pages.
+"""Keeps large output out of the transcript: its beginning and end stay; a blob contains the whole, which a tool reads in
+pages.
 
-A spilled text is held once more, as bytes, and never copied again: paging decodes only what it shows.
+The text is stored once more, as bytes, and never copied again: paging decodes only what it shows.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ READER = "read_output"
 
 
 class Blobs(Protocol):
-    """A place for large output, by digest. The same bytes have the same id."""
+    """A place for large output, by digest. Equal bytes have the same id."""
 
     def put(self, body: bytes) -> str:
         """Keep the bytes and return their id."""
@@ -35,7 +36,7 @@ class Blobs(Protocol):
 
 
 class MemoryBlobs:
-    """Blobs in a dict, for tests and for runs that leave nothing behind."""
+    """Blobs in a dict, for tests and for runs that are not stored."""
 
     def __init__(self) -> None:
         self.held: dict[str, bytes] = {}

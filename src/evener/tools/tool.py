@@ -1,4 +1,4 @@
-"""A tool, the decorator that makes one of a function, and the toolbox: an immutable mapping from names to tools."""
+"""A tool, the decorator that makes one from a function, and the toolbox: an immutable mapping from names to tools."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -59,7 +59,7 @@ OUTPUT_LIMIT = 50_000
 
 
 class CallOptions(TypedDict, total=False):
-    """The fields of a tool that say how its calls are run: keywords of `tool` and `Tool.of` alike."""
+    """The fields of a tool that control how its calls run: keywords of `tool` and of `Tool.of`."""
 
     effect: Effect
     sequential: bool
@@ -72,14 +72,14 @@ class CallOptions(TypedDict, total=False):
 
 
 class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
-    """What a run needs to know of a tool. `Needs` is the type of the dependencies that its function asks for.
+    """Everything that a run needs to know about a tool. `Needs` is the type of the dependencies that its function requires.
 
-    `timeout` is in seconds, None for none. `retries` is how often, in one run, the model may be asked to correct its call.
-    `sequential` runs the whole batch of calls one by one. `approval` asks before each call. `verify` takes the same
-    arguments as the function and says, after a crash, whether a call took effect (True, False, or None: not known).
-    `output_limit` is in characters: longer text is spilled. `metadata` is the program's own. `hidden`: the model is not
-    told of it before a result reveals it (`find_tools_tool`); it can be called in any case. `inner` are tools of runs
-    inside its calls: decisions about them are checked against these. `asks` names an argument: a call that has it waits for
+    `timeout` is in seconds; None means none. `retries` is how often, in one run, the model may correct an invalid call.
+    `sequential` runs the whole batch of calls one by one. With `approval`, each call needs approval. `verify` takes the same
+    arguments as the function and says, after a crash, whether a call took effect (True, False, or None: unknown).
+    `output_limit` is in characters: longer text is spilled. `metadata` is for the program. `hidden`: requests do not declare
+    the tool until a result reveals it (`find_tools_tool`); it can be called in any case. `inner` are tools of runs inside
+    its calls: decisions about their calls are checked against these. `asks` names an argument: a call that has it needs
     approval, whatever a policy allows. `callee` and `verifier` are always derived from the functions.
     """
 
@@ -184,7 +184,7 @@ class Tool(msgspec.Struct, Generic[Needs], frozen=True, kw_only=True, eq=False):
 
 
 class FunctionTool(Tool[Needs], Generic[Needs, Given, Returned], frozen=True, kw_only=True, eq=False):
-    """A tool that was made of a function, and is still called like it."""
+    """A tool that was made from a function, and can still be called like it."""
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
         """Call the function itself: no check, no approval, no log."""
@@ -199,7 +199,7 @@ class ToolOptions(CallOptions, total=False):
 
 
 class ToolMaker(Protocol):
-    """What `tool(...)` gives without a function: it makes a tool of the function that follows."""
+    """What `tool(...)` returns without a function: it makes a tool from the function that follows."""
 
     @overload
     def __call__(
@@ -291,7 +291,7 @@ MOST_NAMED = 50
 
 
 class Toolbox(Mapping[str, Tool]):
-    """Name -> tool, in the order given. A function that is no tool yet is made one. Adding a tool makes another box."""
+    """Name -> tool, in the given order. A function is made a tool. Adding a tool creates another box."""
 
     __slots__ = ("_specs", "_tools")
 

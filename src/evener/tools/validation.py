@@ -1,7 +1,8 @@
-"""Checks JSON values against a JSON Schema with `jsonschema-rs`, and words problems so that a model can act on them. Pure.
+"""Validates JSON values against a JSON Schema with `jsonschema-rs`, and describes problems so that a model can correct them.
+Pure.
 
-A schema is compiled once, when its tool is made: Draft 2020-12, with older spellings brought forward. No reference is fetched,
-and patterns run on an engine that takes linear time. `Validator.unenforced` names what a schema asks for and is not checked.
+A schema is compiled once, when its tool is made: Draft 2020-12; older spellings are converted. No reference is fetched, and
+patterns run on an engine with linear time. `Validator.unenforced` names the parts of a schema that are not validated.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,7 +71,7 @@ DECIMAL = compile_own_pattern(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1
 
 
 class Validator:
-    """A compiled schema. `unenforced` names the keywords that are not checked here, each with its place."""
+    """A compiled schema. `unenforced` names the keywords that are not validated here, each with its place."""
 
     def __init__(self, schema: Schema, *, where: str = "The schema") -> None:
         self._schema, self.unenforced = _prepare(schema, where)

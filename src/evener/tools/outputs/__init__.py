@@ -1,4 +1,4 @@
-"""Structured answers: the shape that a user asks for, the check of an answer against it, and an answer while it arrives."""
+"""Structured answers: the requested shape, the validation of an answer, and partial answers during streaming."""
 
 from evener.tools.outputs.partial import PartialReader
 from evener.tools.outputs.shape import Accepted, OutputShape

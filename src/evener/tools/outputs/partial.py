@@ -1,7 +1,7 @@
-"""A structured answer while it is streamed: what has arrived so far, as plain JSON values. For display only. Pure.
+"""A structured answer during streaming: what has arrived so far, as plain JSON values. For display only. Pure.
 
-Like the reader of a whole answer it skips a code fence and thoughts before a prompted one, unwraps a value that is no object,
-and takes the last call of `final_result`. What it shows is not checked against the shape. Why not `jiter`: ADR 22.
+Like the reader of a whole answer, it skips a code fence and thoughts before a prompted answer, unwraps a value that is not
+an object, and uses the last call of `final_result`. It does not validate what it shows. Why not `jiter`: ADR 22.
 """
 
 import re
@@ -30,7 +30,7 @@ State = Callable[[str, int], int]
 
 
 class PartialJson:
-    """Feed text, look at `value`. `begun`: there is one; `ended`: it is whole; `broken`: it never will be."""
+    """Feed it text, read `value`. `begun`: there is a value; `ended`: it is complete; `broken`: it cannot become complete."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -259,10 +259,10 @@ BEGUN_FENCE = re.compile(r"(?:`{0,2}|```[^\n`]{0,100})\Z")
 
 
 class PartialReader:
-    """An answer while it arrives. Give it the deltas of a turn (`add`), or the text of the answer alone (`feed`).
+    """An answer during streaming. Give it the deltas of a turn (`add`), or only the text of the answer (`feed`).
 
-    `wrapped` says whether the value stands in an object of its own, as `Prepared.plan` knows; None assumes that everything
-    but an object does. The `value` is the reader's own and changes: keep a `snapshot`.
+    `wrapped` says whether the value is a member of an object, as `Prepared.plan` knows; None assumes so for everything
+    except an object. The `value` belongs to the reader and changes: use `snapshot` to keep it.
     """
 
     def __init__(self, shape: OutputShape, *, form: OutputForm = "", wrapped: bool | None = None) -> None:

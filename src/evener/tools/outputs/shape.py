@@ -1,7 +1,7 @@
-"""What a final answer must be: made from a type or a JSON Schema, told to a model, and held against what it wrote. Pure.
+"""The shape of a final answer: made from a type or a JSON Schema, sent to a model, used to validate its answer. Pure.
 
-Made once and used by many runs. It knows nothing of wires: whether a value travels in an object of its own (`value`), or in a
-code fence, is a matter of the encodings, which hand over the bare JSON text.
+Made once and used by many runs. It does not depend on wires: encodings decide whether a value travels in an object (`value`)
+or in a code fence, and pass on the bare JSON text.
 """
 
 import types
@@ -58,9 +58,9 @@ AGAIN: Mapping[OutputForm, str] = {
 class OutputShape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The shape of a final answer. Make it with `OutputShape.of`.
 
-    `schema` is the JSON text of its schema, `python` the type that an answer becomes (None for a schema that was given).
-    `strict` asks the provider to enforce the schema; then null stands for a field that may be left out. `unenforced` names
-    what the schema says that is not checked here, with place and reason.
+    `schema` is the JSON text of its schema, `python` the type of the answer (None if a schema was given). `strict` asks the
+    provider to enforce the schema; null then stands for an omitted field. `unenforced` names the parts of the schema that
+    are not validated here, each with its place and the reason.
     """
 
     schema: str

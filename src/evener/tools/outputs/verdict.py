@@ -1,4 +1,4 @@
-"""Decides what one answer of a model means for a run that wants a final answer of some shape. Pure: it performs nothing.
+"""Decides what an answer of a model means for a run that requires a final answer of some shape. Pure: it performs nothing.
 
 text               a turn without calls is final: its text is the answer
 native, prompted   a turn without calls is final: its text must fit; with calls it is not final
@@ -29,16 +29,17 @@ UNFINISHED: dict[StopReason, str] = {
 
 
 class Final(msgspec.Struct, frozen=True):
-    """The run has its answer: `value`, and the text that it was read from."""
+    """The run has its answer: `value`, and the text from which it was read."""
 
     value: object
     text: str
 
 
 class Correct(msgspec.Struct, frozen=True):
-    """The model must correct its answer. `message` says how: sent as the user, or as the result of each of these `calls`.
+    """The model must correct its answer. `message` says how: it is sent as the user, or as the result of each of these
+    `calls`.
 
-    Calls of the same turn that are not among them are ordinary ones, and run.
+    Other calls of the same turn are ordinary ones, and run.
     """
 
     problems: tuple[Problem, ...]
@@ -48,7 +49,7 @@ class Correct(msgspec.Struct, frozen=True):
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Not final: calls must run first, or the provider goes on with the turn."""
+    """Not final: calls must run first, or the provider continues the turn."""
 
 
 class Unexpected(msgspec.Struct, frozen=True):
