@@ -131,6 +131,29 @@ async def test_a_wait_for_a_decision_is_a_span_and_the_run_stays_one_trace() -> 
 
 
 @to_the_end
+async def test_all_spans_of_a_run_are_of_one_trace_whose_id_is_that_of_the_run_also_if_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[EndedRun] = []
+    monkeypatch.setattr(recorder.RECORDER, "_settings", TraceSettings("somewhere"))
+    monkeypatch.setattr(recorder.RECORDER, "record", kept.append)
+    store = MemoryStore()
+    asks, looks = calls(ToolCall.of("c", "pay", {"amount": 3})), calls(ToolCall.of("d", "look", {"what": "it"}))
+    one = Harness(ScriptedModel([asks, looks, "done"]), tools=[pay, look], store=store)
+    waits = await one.run("go")
+    await one.decide(waits.thread, {"c": Decision("allow")})
+    await one.resume(waits.thread)
+    (run,) = [event.run for event in await store.read(waits.thread) if isinstance(event, ev.Prompted)]
+    before, after = (recorder.spans_of([part], content=False) for part in kept)
+    assert [span.kind for span in before] == ["model"]
+    assert [span.kind for span in after] == ["agent", "approval", "tool", "model", "tool", "model"]
+    later = await read(store, waits.thread)
+    assert {span.trace for span in (*before, *after, *later)} == {run}
+    assert {span.span for span in (*before, *after)} == {span.span for span in later}
+    assert len({span.span for span in later}) == len(later)
+
+
+@to_the_end
 async def test_an_agent_inside_a_call_is_part_of_the_trace_around_it() -> None:
     """The log of the agent names the span of the call around it: it can be exported by itself."""
     store = MemoryStore()
