@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from evener.cli.prompt import image_type
 from evener.testing.servers import Call, FakeServer, Refusal, Status, Text, Thinking, Tokens, faults, turn
 from evener.testing.servers.provider import Entry
+from evener.wire.media import image_type
 from tests.cli.run import Home, command
 
 SENTINEL = "sk-sentinel-0123456789abcdef"

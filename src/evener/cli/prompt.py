@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -17,18 +16,11 @@ from evener.transcript.ask import OutputSchema
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
 from evener.transcript.message import Message
 from evener.transcript.transcript import Transcript
+from evener.wire.media import image_type
 
 MOST = 32 * 1024 * 1024
 PATIENCE = 3.0
 """Seconds before the user is told that standard input is being read."""
-
-# Magic bytes of image types, so that a wrong file extension cannot mislabel an image.
-IMAGES = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),  # sound and video files begin with RIFF, too
-)
 
 
 def split_words(words: Sequence[str], model: str, config: Config) -> tuple[str, str]:
@@ -102,14 +94,9 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"Cannot read {path}: {error.strerror}. Give the path of a file.") from None
 
 
-def image_type(content: bytes) -> str:
-    """Return the media type of an image by its magic bytes; empty for anything else."""
-    return next((kind for start, kind in IMAGES if start.match(content)), "")
-
-
 def _load_image(path: Path) -> ImageBlock:
     content = _read(path)
-    kind = image_type(content)
+    kind = image_type(content)  # a wrong file extension cannot mislabel an image
     if not kind or len(content) > MOST:
         raise UsageError(f"{path} is not a PNG, JPEG, GIF or WebP image of at most {MOST} bytes. Convert it first.")
     return ImageBlock(Inline(base64.b64encode(content).decode()), kind)

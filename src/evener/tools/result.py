@@ -40,13 +40,6 @@ Scrub = Callable[[str], str]
 
 MOST_MESSAGE = 4_000
 MOST_MEDIA = 20 << 20
-MEDIA = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-    b"%PDF-": "application/pdf",
-}
 
 
 class ModelRetry(Exception):
@@ -205,13 +198,18 @@ def _sound(text: str) -> str:
     return str.__str__(text) if text.isascii() else text.encode(errors="replace").decode()
 
 
+def media_type(data: bytes) -> str:
+    """Return the type of an image or a document that models are shown, by its first bytes; empty for anything else."""
+    from evener.wire.media import image_type
+
+    return "application/pdf" if data.startswith(b"%PDF-") else image_type(data)
+
+
 def _media(data: bytes) -> ResultContent:
     """Return a block for bytes, by what they begin with: an image, a document, or text."""
     if len(data) > MOST_MEDIA:
         raise BadValue(f"it has {len(data):,} bytes, and at most {MOST_MEDIA:,} are allowed; make it smaller")
-    kind = next((kind for start, kind in MEDIA.items() if data.startswith(start)), "")
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        kind = "image/webp"
+    kind = media_type(data)
     if kind.startswith("image/"):
         return ImageBlock(Inline(b64encode(data).decode()), kind)
     if kind:

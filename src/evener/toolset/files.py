@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from evener.tools.context import ToolContext
-from evener.tools.result import MEDIA, ModelRetry, ToolOutput
+from evener.tools.result import ModelRetry, ToolOutput, media_type
 from evener.tools.tool import Tool, tool
 from evener.toolset.changes import digest_of, note_change
 from evener.toolset.editing import Edit, EditRefused, apply_edits, number_lines, show_diff, split_text
@@ -84,7 +84,7 @@ class FileTools:
         except (PathRefused, FileNotFoundError) as error:
             raise self._retry(path, error) from None
         self._saw(context, real, body)
-        if any(body.startswith(start) for start in MEDIA) or (body[:4] == b"RIFF" and body[8:12] == b"WEBP"):
+        if media_type(body):
             if len(body) > MOST_IMAGE:
                 raise ModelRetry(
                     f"{path} is an image or document of {len(body):,} bytes; at most {MOST_IMAGE:,} can be shown. Shrink it."

@@ -8,13 +8,7 @@ from evener.errors import EvenerError
 from evener.store.protocol import Store
 from evener.transcript.blocks import Block, ImageBlock, Inline, Stored
 from evener.transcript.message import Message
-
-BEGINNINGS = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-}
+from evener.wire.media import image_type
 
 
 async def find_image(store: Store, event: ev.Event, place: str) -> tuple[str, bytes] | None:
@@ -23,10 +17,8 @@ async def find_image(store: Store, event: ev.Event, place: str) -> tuple[str, by
     if not isinstance(block, ImageBlock):
         return None
     content = await _read(store, block)
-    for kind, beginnings in BEGINNINGS.items():
-        if content.startswith(beginnings) and (kind != "image/webp" or content[8:12] == b"WEBP"):
-            return kind, content
-    return None
+    kind = image_type(content)
+    return (kind, content) if kind else None
 
 
 async def _read(store: Store, block: ImageBlock) -> bytes:

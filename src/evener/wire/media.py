@@ -122,7 +122,18 @@ def _sniff(data: str) -> str:
         first = a2b_base64(data[:24])
     except (Base64Error, ValueError):
         return ""
-    return next((kind for form, kind in BEGINNINGS if form.match(first)), "")
+    return sniff(first)
+
+
+def sniff(content: bytes) -> str:
+    """Return the type of image that the bytes begin like; empty when they begin like none."""
+    return next((kind for form, kind in BEGINNINGS if form.match(content)), "")
+
+
+def image_type(content: bytes) -> str:
+    """Return the type of an image that most wires take, by its first bytes; empty for anything else."""
+    kind = sniff(content)
+    return kind if kind in IMAGES else ""
 
 
 def url_of(source: Source, media_type: str) -> str | None:

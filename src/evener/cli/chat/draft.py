@@ -14,10 +14,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from evener.cli.prompt import MOST, image_type
+from evener.cli.prompt import MOST
 from evener.cli.terminal import clean
 from evener.errors import UsageError
 from evener.transcript.blocks import Block, ImageBlock, Inline, TextBlock
+from evener.wire.media import image_type
 
 if TYPE_CHECKING:
     from evener.skills import Skill
