@@ -81,8 +81,8 @@ class FileTools:
                 if os.fstat(fd).st_size > MOST_TEXT:
                     return _page_of_large(path, fd, offset, limit)
             body, real = self.folder.read(path, most=MOST_TEXT)
-        except (PathRefused, FileNotFoundError) as error:
-            raise self._retry(path, error) from None
+        except FileNotFoundError:
+            raise self._missing(path) from None
         self._saw(context, real, body)
         if media_type(body):
             if len(body) > MOST_IMAGE:
@@ -101,8 +101,8 @@ class FileTools:
                     below = entry.name if real == "." else f"{real}/{entry.name}"
                     if not self._hides(below, entry):
                         found.append(_describe(entry))
-        except (PathRefused, FileNotFoundError) as error:
-            raise self._retry(path, error) from None
+        except FileNotFoundError:
+            raise self._missing(path) from None
         found.sort()
         more = f"\n[{len(found) - MOST_ENTRIES:,} more. Use glob to narrow it.]" if len(found) > MOST_ENTRIES else ""
         return "\n".join(found[:MOST_ENTRIES]) + more if found else "(the folder is empty)"
@@ -112,11 +112,8 @@ class FileTools:
     ) -> ToolOutput:
         """Create a file, or replace all of it. Read an existing one first. To change a part of a file, use edit."""
         body = _encode(content)
-        try:
-            before = self._before(path, context, must_be_read=True)
-            real = self.folder.write(path, body)
-        except PathRefused as error:
-            raise ModelRetry(str(error)) from None
+        before = self._before(path, context, must_be_read=True)
+        real = self.folder.write(path, body)
         self._saw(context, real, body)
         done = f"Created {real}" if before is None else f"Replaced {real}"
         return ToolOutput(f"{done} ({len(body):,} bytes).", note_change(real, before, body))
@@ -128,12 +125,9 @@ class FileTools:
         context: ToolContext[object],
     ) -> ToolOutput:
         """Change parts of a file by exact replacements. All are made, or none. The diff is returned."""
-        try:
-            before = self._before(path, context)
-        except PathRefused as error:
-            raise ModelRetry(str(error)) from None
+        before = self._before(path, context)
         if before is None:
-            raise self._retry(path, FileNotFoundError())
+            raise self._missing(path)
         try:
             mark, text, crlf = split_text(before)
             changed = apply_edits(text, edits, crlf=crlf)
@@ -142,10 +136,7 @@ class FileTools:
         except EditRefused as error:
             raise ModelRetry(f"{path} was not changed. {error}") from None
         body = _encode(mark + (changed.replace("\n", "\r\n") if crlf else changed))
-        try:
-            real = self.folder.write(path, body)
-        except PathRefused as error:
-            raise ModelRetry(str(error)) from None
+        real = self.folder.write(path, body)
         self._saw(context, real, body)
         return ToolOutput(f"Edited {real}.\n{show_diff(real, text, changed)}", note_change(real, before, body))
 
@@ -155,10 +146,10 @@ class FileTools:
             before = self._before(path, context, must_be_read=True)
             real, mode = self.folder.real(path, "write"), self.folder.mode(path)
             if before is None:
-                raise self._retry(path, FileNotFoundError())
+                raise self._missing(path)
             self.folder.remove(path)
-        except (PathRefused, FileNotFoundError) as error:
-            raise self._retry(path, error) from None
+        except FileNotFoundError:
+            raise self._missing(path) from None
         return ToolOutput(f"Deleted {real}.", note_change(real, before, None, mode=mode))
 
     def _hides(self, path: str, entry: "os.DirEntry[str]") -> bool:
@@ -194,9 +185,7 @@ class FileTools:
             while len(self._seen) > MOST_SEEN:
                 self._seen.popitem(last=False)
 
-    def _retry(self, path: str, error: Exception) -> ModelRetry:
-        if not isinstance(error, FileNotFoundError):
-            return ModelRetry(str(error))
+    def _missing(self, path: str) -> ModelRetry:
         near = self._similar(path)
         hint = f" Did you mean {' or '.join(near)}?" if near else " Look for it with list or glob."
         return ModelRetry(f"There is no {path}.{hint}")

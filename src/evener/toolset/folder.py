@@ -18,6 +18,7 @@ from functools import lru_cache
 from secrets import token_hex
 
 from evener.errors import UsageError
+from evener.tools.result import ModelRetry
 from evener.toolset.fence import Access, Fence
 
 __all__ = ["PathRefused", "RootFolder"]
@@ -32,7 +33,7 @@ SELF = "/proc/self/fd"
 REMOVED = " (deleted)"
 
 
-class PathRefused(Exception):
+class PathRefused(ModelRetry):
     """A path that cannot be used. The message is for the model, and names only what the model gave."""
 
 

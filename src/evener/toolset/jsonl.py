@@ -19,7 +19,7 @@ from evener.policy.matchers import Pattern, Unsupported, compile_pattern
 from evener.tools.result import ModelRetry
 from evener.tools.tool import Tool, tool
 from evener.toolset.fence import Fence
-from evener.toolset.folder import PathRefused, RootFolder
+from evener.toolset.folder import RootFolder
 from evener.toolset.labels import label
 from evener.toolset.searching import run_ripgrep
 
@@ -98,8 +98,8 @@ class JsonlTools:
                         yield number, decoder.decode(line.removeprefix(BOM_UTF8) if number == 1 else line)
                     except (msgspec.DecodeError, RecursionError):
                         yield number, MISSING
-        except (PathRefused, FileNotFoundError) as error:
-            raise ModelRetry(f"There is no {path}." if isinstance(error, FileNotFoundError) else str(error)) from None
+        except FileNotFoundError:
+            raise ModelRetry(f"There is no {path}.") from None
 
     def _is_large(self, fd: int) -> bool:
         return self._ripgrep_from is not None and os.fstat(fd).st_size >= self._ripgrep_from

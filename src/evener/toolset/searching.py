@@ -139,8 +139,8 @@ class SearchTools:
         try:
             real = self.folder.real(path)
             kind = self.folder.kind(real)
-        except (PathRefused, FileNotFoundError) as error:
-            raise ModelRetry(f"There is no {path}." if isinstance(error, FileNotFoundError) else str(error)) from None
+        except FileNotFoundError:
+            raise ModelRetry(f"There is no {path}.") from None
         if kind not in ("file", "folder") or "\n" in real:
             raise ModelRetry(f"{path!r} is {kind or 'gone'}, with a name that cannot be searched. Give a file or a folder.")
         return real
@@ -148,7 +148,7 @@ class SearchTools:
     def _walk(self, path: str) -> Iterator[tuple[str, int, list[str]]]:
         try:
             yield from walk_files(self.folder, path)
-        except (PathRefused, FileNotFoundError) as error:
+        except FileNotFoundError as error:
             raise ModelRetry(str(error)) from None
 
 
