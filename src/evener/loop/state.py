@@ -9,7 +9,7 @@ awaiting_input --Prompted--> processing --Replied with calls--> executing_tools 
 from collections.abc import Callable, Container, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Literal, assert_never, final
+from typing import TYPE_CHECKING, Any, Literal, assert_never, final
 
 import msgspec
 from msgspec.structs import replace
@@ -385,6 +385,13 @@ Shortening = ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestore
 Preparing = ev.Opened | ev.Configured | ev.Imported | ev.MediaFetched
 Words = ev.Prompted | ev.Continued | ev.Steered | ev.Finished | ev.Cancelled | ev.Resumed
 RareEvent = ev.CallPaused | ev.ApprovalAsked | ev.ApprovalDecided | ev.ModelFailed | Words | Shortening | Preparing
+OfEveryTurn = ev.ModelCalled | ev.Replied | ev.CallStarted | ev.CallFinished
+
+if TYPE_CHECKING:
+
+    def _classify(event: ev.Event) -> OfEveryTurn | RareEvent:
+        """Let mypy report an event that `apply` does not know: a table of functions, as it uses, is not checked."""
+        return event
 
 
 def _apply_rare(state: RunState, event: RareEvent) -> RunState:
