@@ -294,6 +294,34 @@ def test_a_chat_fits_a_terminal_of_20_by_6(place: Home, claude: FakeServer) -> N
         chat.__exit__(None, None, None)
 
 
+def test_in_the_lowest_terminals_the_line_is_shown_whole(place: Home, claude: FakeServer) -> None:
+    claude.add("A few words of tea.")
+    chat = Chat(place, columns=30, rows=1)
+    try:
+        for columns, rows, shown in (
+            (30, 1, "> what is tea"),
+            (9, 2, "> what is\n   tea"),
+            (9, 3, "> what is\n   tea\nanthropic"),
+        ):
+            chat.resize(columns, rows)
+            chat.until(">")
+            chat.send("what is tea")
+            chat.until(shown)
+            assert chat.screen.text.rstrip() == shown
+            chat.send("\x15")
+            chat.until(">")
+            chat.until(lambda: "tea" not in chat.screen.text)
+        chat.resize(30, 1)
+        chat.say("Tea?")
+        chat.until(lambda: "words of tea" in chat.screen.whole and chat.screen.text.strip() == ">")
+        chat.send("/mod\t")
+        chat.until("> /model")
+        chat.send("\x03\x04")
+        assert chat.end() == 0
+    finally:
+        chat.__exit__(None, None, None)
+
+
 def test_a_dumb_terminal_shows_a_prompt(place: Home, claude: FakeServer) -> None:
     claude.add("Hello.")
     chat = Chat(place, TERM="dumb")

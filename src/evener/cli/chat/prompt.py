@@ -84,6 +84,16 @@ class ShowPastes(Processor):
         )
 
 
+class LineWindow(ui.Window):
+    """The input line. In a low terminal all its rows are shown before any of the others."""
+
+    def preferred_height(self, width: int, max_available_height: int) -> ui.Dimension:
+        """Return the rows of the line, all of which it needs as far as there are so many."""
+        rows = super().preferred_height(width, max_available_height)
+        needed = max(rows.min, min(rows.preferred, max_available_height))
+        return ui.Dimension(min=needed, max=max(rows.max, needed), preferred=max(rows.preferred, needed))
+
+
 class PromptView:
     """The input line, and the application that draws it."""
 
@@ -133,7 +143,7 @@ class PromptView:
         self.buffer.cursor_position = len(text)
 
     def _container(self) -> ui.FloatContainer:
-        line = ui.Window(
+        line = LineWindow(
             ui.BufferControl(
                 self.buffer,
                 input_processors=[ShowPastes(self.pastes), TabsProcessor(char1=" ", char2=" ")],
@@ -152,13 +162,13 @@ class PromptView:
                 _format_shown(self._rows.beside),
                 _format_shown(lambda: [("fg:ansicyan", self._rows.prompt())] if not self._fits() else [], wrap=True),
                 ui.VSplit([ui.ConditionalContainer(search, is_searching), line]),
-                ui.Window(ui.FormattedTextControl(lambda: [("dim", self._rows.status())]), height=1),
+                ui.Window(ui.FormattedTextControl(lambda: [("dim", self._rows.status())]), height=ui.Dimension(min=0, max=1)),
             ]
         )
         return ui.FloatContainer(rows, [ui.Float(CompletionsMenu(MENU - 1, 1), xcursor=True, ycursor=True)])
 
     def _line_height(self) -> ui.Dimension:
-        return ui.Dimension(min=min(MENU, self._screen.height - 1) if self.buffer.complete_state else 1)
+        return ui.Dimension(min=max(1, min(MENU, self._screen.height - 1)) if self.buffer.complete_state else 1)
 
     def _search_width(self) -> ui.Dimension:
         return ui.Dimension.exact(len(SEARCH) + get_cwidth(self._search.buffer.text) + 3)
