@@ -134,6 +134,7 @@ class Budget:
         self._requests = used.requests
         self._tool_calls = used.tool_calls
         self._usage = used.usage
+        self._unsummed: list[Usage] = []  # of settled calls: added up when the sum is asked for
         self._cost = used.cost
         self._held = Decimal(0)
         self._warned: dict[str, None] = {}
@@ -158,7 +159,7 @@ class Budget:
             tree = root._tree = known or TreeBudget(
                 tables, run or new_id(), log, counts_money=root._limits.cost is not None, began=False
             )
-            spent = Spent(root._requests, root._tool_calls, root._usage, root._cost + root._held)
+            spent = Spent(root._requests, root._tool_calls, root._sum_usage(), root._cost + root._held)
         if known is None:
             await tree.begin(root._limits, spent)
         await tree.is_there()
@@ -168,7 +169,7 @@ class Budget:
     def spent(self) -> Spent:
         """The usage so far, without reservations."""
         with self._lock:
-            return Spent(self._requests, self._tool_calls, self._usage, self._cost)
+            return Spent(self._requests, self._tool_calls, self._sum_usage(), self._cost)
 
     @property
     def left(self) -> Decimal:
@@ -201,6 +202,7 @@ class Budget:
         with self._lock:
             self._requests = self._tool_calls = 0
             self._usage, self._cost = Usage(), Decimal(0)
+            self._unsummed.clear()
 
     def charge(self, spent: Spent) -> None:
         """Add usage that was not reserved here."""
@@ -208,7 +210,7 @@ class Budget:
             with budget._lock:
                 budget._requests += spent.requests
                 budget._tool_calls += spent.tool_calls
-                budget._usage = budget._usage + spent.usage
+                budget._unsummed.append(spent.usage)
                 budget._cost += spent.cost
 
     def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
@@ -231,7 +233,7 @@ class Budget:
             with budget._lock:
                 if reservation.cost:
                     budget._held -= budget._holdable(reservation.cost)
-                budget._usage = budget._usage + usage
+                budget._unsummed.append(usage)
                 budget._cost += cost
                 budget._dearest = max(budget._dearest, cost)
 
@@ -249,6 +251,11 @@ class Budget:
     def _left(self) -> Decimal:
         with self._lock:
             return (self._limits.cost or Decimal(0)) - self._cost - self._held
+
+    def _sum_usage(self) -> Usage:
+        while self._unsummed:
+            self._usage += self._unsummed.pop()
+        return self._usage
 
     def _holdable(self, cost: Decimal) -> Decimal:
         return cost if self._limits.cost is not None else Decimal(0)
@@ -283,13 +290,13 @@ class Budget:
         return refused
 
     def _full(self, cost: Decimal, whose: str) -> NoRoom | None:
-        limits, usage = self._limits, self._usage
+        limits = self._limits
         if limits.requests is not None and self._requests >= limits.requests:
             return _refuse_used_up("requests", "model requests", limits.requests, self._requests, whose)
-        if limits.input_tokens is not None and usage.input_total >= limits.input_tokens:
-            return _refuse_used_up("input_tokens", "input tokens", limits.input_tokens, usage.input_total, whose)
-        if limits.output_tokens is not None and usage.output_total >= limits.output_tokens:
-            return _refuse_used_up("output_tokens", "output tokens", limits.output_tokens, usage.output_total, whose)
+        if limits.input_tokens is not None and (used := self._sum_usage().input_total) >= limits.input_tokens:
+            return _refuse_used_up("input_tokens", "input tokens", limits.input_tokens, used, whose)
+        if limits.output_tokens is not None and (used := self._sum_usage().output_total) >= limits.output_tokens:
+            return _refuse_used_up("output_tokens", "output tokens", limits.output_tokens, used, whose)
         if limits.cost is not None and self._cost + self._held + cost > limits.cost:
             hit = LimitHit("cost", limits.cost, self._cost + self._held, cost, whose == AROUND)
             left = limits.cost - self._cost - self._held

@@ -18,7 +18,7 @@ from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, Reservation
 from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
-from evener.driver.inbox import Listener, WritingOnWait, finish_anyway, pause, run_together
+from evener.driver.inbox import Listener, WritingOnWait, finish_anyway, finish_rest, pause, run_together
 from evener.driver.record import (
     PRESENT,
     AnswerProgress,
@@ -59,10 +59,10 @@ from evener.loop.state import NoRoom, RunState, apply
 from evener.model.media import find_blocks
 from evener.model.seam import Answered, Askable, Asking, MediaAccess
 from evener.model.server_state import Rest, Resting
-from evener.model.stream import Answer, Stream
+from evener.model.stream import Answer, Stream, begin
 from evener.observe.trace_context import InnerSpan, current_trace
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log, Staging
+from evener.store.protocol import Log, Note, Staging
 from evener.tools.call import Calling, CallSite
 from evener.tools.context import Cancellation, cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
@@ -410,8 +410,8 @@ class Driver:
                     await self._perform(steps)
                 else:
                     await self.record()
-                if not self._staged:
-                    await self.drain_inbox()
+                if not self._staged and (notes := await self._log.notes()):
+                    await self._settle_notes(notes)
         except BaseException:
             cancel_run(self.run)
             raise
@@ -500,10 +500,13 @@ class Driver:
         self.events += kept
 
     def _perform(self, steps: tuple[Step, ...]) -> Coroutine[object, object, None]:
-        match steps[0]:
-            case CallModel() as step:
-                return self._call_model(step)
-            case RunTool() | FetchMedia() | SettleCall() | RefuseCall():
+        first = steps[0]
+        if type(first) is CallModel:
+            return self._call_model(first)
+        if type(first) is RunTool:
+            return self._perform_all(steps)
+        match first:
+            case FetchMedia() | SettleCall() | RefuseCall():
                 return self._perform_all(steps)
             case Finish(cause, detail, limit):
                 return self._finish(cause, detail, limit)
@@ -531,7 +534,10 @@ class Driver:
 
     async def drain_inbox(self) -> None:
         """Turn what was said to the log into events."""
-        for note in await self._log.notes():
+        await self._settle_notes(await self._log.notes())
+
+    async def _settle_notes(self, notes: Sequence[Note]) -> None:
+        for note in notes:
             events = tuple(self._hooking.heard(event) for event in events_of(note))
             await self._append(partial(self._log.settle, note.number), events)
 
@@ -699,7 +705,12 @@ class Driver:
         if isinstance(answer, Answer) and answer.raw is not None and self._agent.keep_raw is not None:
             told = await self._keep_raw(told, answer.raw, self._agent.keep_raw)
         await self.record_soon(told, *more)
-        await self._claim_calls()
+        asked = 0
+        for one in self.state.calls:
+            asked += one.call.name != FINAL_RESULT
+        self._over = None
+        if asked:
+            await self._claim_calls(asked)
         if self._agent.context is not None:
             self._agent.context.answered(self, model, answer.reply.usage)
         if self._watched:
@@ -736,12 +747,9 @@ class Driver:
             self._hooking.warn(text)
         return told
 
-    async def _claim_calls(self) -> None:
-        asked = 0
-        for one in self.state.calls:
-            asked += one.call.name != FINAL_RESULT
-        refusal = self._budget.claim_calls(asked) if asked else None
-        if asked and refusal is None and self._budget.tree is not None:
+    async def _claim_calls(self, asked: int) -> None:
+        refusal = self._budget.claim_calls(asked)
+        if refusal is None and self._budget.tree is not None:
             refusal = await self._budget.tree.claim_calls(self._calls_key, asked)
         self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
@@ -780,27 +788,34 @@ class Driver:
         transcript = self.state.view
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
+        stream = self._begin_stream(model, self._next_ask(model, transcript, room, rest))
+        ours = stream if isinstance(stream, Stream) else None
+        turn = AnswerProgress(self._teller, self._agent.shape) if self._teller.show is not None else None
+        try:
+            while deltas := await stream.read():
+                if turn is not None:
+                    turn.show(deltas, stream.form)
+                if ours is not None and ours.over:
+                    break
+            if self._agent.diagnose:
+                self._check_diagnosis(model, stream)
+            return stream.answer
+        finally:
+            if ours is None or not ours.over:
+                await stream.aclose()
+            if self._traced is not None:
+                current_trace.set(self._traced)
+            if ours is not None:
+                self._request = ours.digest
+
+    def _next_ask(self, model: Askable, transcript: Transcript, room: Room, rest: Rest | None) -> Ask:
         ask = self._agent.ask(model, transcript, self.state)
         ask = ask if room.settings is None else replace(ask, settings=room.settings)
         ask = ask if rest is None else replace(ask, state=rest.state)
         if refused := self._agent.refuse_losses:
             refuse(rest.losses if rest else (), refused)
             ask = replace(ask, refuse_losses=ask.refuse_losses | refused)
-        stream = self._begin_stream(model, ask)
-        turn = AnswerProgress(self._teller, self._agent.shape) if self._teller.show is not None else None
-        try:
-            while deltas := await stream.read():
-                if turn is not None:
-                    turn.show(deltas, stream.form)
-            if self._agent.diagnose:
-                self._check_diagnosis(model, stream)
-            return stream.answer
-        finally:
-            await stream.aclose()
-            if self._traced is not None:
-                current_trace.set(self._traced)
-            if isinstance(stream, Stream):
-                self._request = stream.digest
+        return ask
 
     def _begin_stream(self, model: Askable, ask: Ask) -> Asking:
         """Return the call, not yet begun, with the guard of the provider's prompt cache."""
@@ -917,6 +932,7 @@ class Driver:
         if self._watched:
             self.tell(st.ToolStarted, call=step.runs)
         place, home, tally = self._teller.place, self._home, InnerUsage(self._home.tally)
+        key = self._key(step.call)
         if home.tally is not None and self._agent.setup.is_write(step.call.name):
             home.tally.act()
         site = Site(
@@ -926,9 +942,9 @@ class Driver:
             self._agent.models,
         )  # fmt: skip
         self._tallies[step.call.id] = tally
-        token, traced = current_site.set(site), current_trace.set(InnerSpan(place.run, self._key(step.call), self._traced))
+        token, traced = current_site.set(site), current_trace.set(InnerSpan(place.run, key, self._traced))
         try:
-            done = await self._call_tool(step)
+            done = await self._call_tool(step, key)
         finally:
             current_trace.reset(traced)
             current_site.reset(token)
@@ -948,7 +964,9 @@ class Driver:
                 self._brief.discard(step.call.name)
             elif facts is not None and facts.effect == "read":
                 self._brief.add(step.call.name)
-            await finish_anyway(self.record(done) if self._under_way else self.record_soon(done))
+            rest = begin(self.record(done) if self._under_way else self.record_soon(done))
+            if rest is not None:
+                await finish_rest(rest)
             if self._watched:
                 self.tell(st.ToolFinished, call=step.runs, result=self._kept_result(done))
         self._tallies.pop(step.call.id, None)
@@ -975,13 +993,13 @@ class Driver:
         loop = asyncio.get_running_loop()
         return {id: shared for ids in found.values() if len(ids) > 1 for shared in (loop.create_future(),) for id in ids}
 
-    def _call_tool(self, step: RunTool) -> Coroutine[object, object, ev.CallFinished | ev.CallPaused]:
+    def _call_tool(self, step: RunTool, key: str) -> Coroutine[object, object, ev.CallFinished | ev.CallPaused]:
         """Run a call, or wait for the result of one that is the same."""
         shared = self._twins.get(step.call.id)
-        return self._call_once(step) if shared is None else self._call_twin(step, shared)
+        return self._call_once(step, key) if shared is None else self._call_twin(step, shared, key)
 
     async def _call_twin(
-        self, step: RunTool, shared: "asyncio.Future[ev.CallFinished | None]"
+        self, step: RunTool, shared: "asyncio.Future[ev.CallFinished | None]", key: str
     ) -> ev.CallFinished | ev.CallPaused:
         first = next(id for id, one in self._twins.items() if one is shared) == step.call.id
         done = None if first else await shared
@@ -989,17 +1007,17 @@ class Driver:
             return replace(done, call=step.call.id, at=time(), seconds=0.0, nested=None)
         made: ev.CallFinished | ev.CallPaused | None = None
         try:
-            made = await self._call_once(step)
+            made = await self._call_once(step, key)
             return made
         finally:
             if not shared.done():
                 shared.set_result(made if isinstance(made, ev.CallFinished) else None)
 
-    async def _call_once(self, step: RunTool) -> ev.CallFinished | ev.CallPaused:
+    async def _call_once(self, step: RunTool, key: str) -> ev.CallFinished | ev.CallPaused:
         left = self._seconds_left
         deadline = None if left is None else monotonic() + left
         caller, call = self._agent.caller, step.runs
-        site = CallSite(self.state.run, self._key(step.call), self._progress, deadline, self._leave, self._cancellation)
+        site = CallSite(self.state.run, key, self._progress, deadline, self._leave, self._cancellation)
         if monotonic() - self._recorded > STALE:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)

@@ -155,8 +155,12 @@ async def finish_anyway(work: Coroutine[object, object, object]) -> None:
     own.
     """
     rest = begin(work)
-    if rest is None:
-        return
+    if rest is not None:
+        await finish_rest(rest)
+
+
+async def finish_rest(rest: Awaitable[None]) -> None:
+    """Run what `begin` left of the work to its end, as `finish_anyway` does."""
     task = asyncio.ensure_future(rest)
     try:
         await asyncio.shield(task)

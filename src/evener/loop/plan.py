@@ -15,6 +15,7 @@ about a request that is in the log already.
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from typing import final
 
 import msgspec
 
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 
+@final
 class CallModel(msgspec.Struct, frozen=True):
     """Ask the model that stands at this place of the chain. `wait`: seconds to let pass first. `notices`: key and text."""
 
@@ -72,6 +74,7 @@ class FetchMedia(msgspec.Struct, frozen=True):
     url: str
 
 
+@final
 class RunTool(msgspec.Struct, frozen=True):
     """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
 

@@ -315,7 +315,8 @@ class Stream:
     _sent: Sent | None = None
     _answer: Answer | None = None
     _failure: EvenerError | None = None
-    _over = False
+    over = False
+    """True once it has ended or was closed."""
 
     def __init__(
         self,
@@ -367,7 +368,7 @@ class Stream:
     async def read(self) -> list[Delta]:
         """Return the next deltas; empty at the end. Raises an EvenerError on failure: then there is no answer."""
         try:
-            while not self._over:
+            while not self.over:
                 if self._failure is not None:
                     raise self._failure
                 response = self._response
@@ -394,7 +395,7 @@ class Stream:
 
     async def complete(self) -> Answer:
         """Read to the end and return the whole answer."""
-        while not self._over:
+        while not self.over:
             await self.read()
         return self.answer
 
@@ -405,12 +406,12 @@ class Stream:
 
     def __del__(self) -> None:
         """Give back the slot of a stream that was neither read to its end nor closed."""
-        if not self._over and self._slot is not None:
+        if not self.over and self._slot is not None:
             self._slot.forget()
 
     async def aclose(self) -> None:
         """Release the connection. An unfinished answer is dropped."""
-        self._over = True
+        self.over = True
         response, self._response = self._response, None
         try:
             if isinstance(response, HttpResponse):

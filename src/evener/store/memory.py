@@ -291,7 +291,7 @@ class MemoryLog:
         with self._store._lock:
             self._check()
             self._stays = True
-            self._extend((), ())
+            self._kept.until = inf
 
     async def aclose(self, *, left: bool = False) -> None:
         """Release the lease. `left`: a tool that was started under it is still running."""
@@ -309,10 +309,12 @@ class MemoryLog:
 
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
         kept, store = self._kept, self._store
-        kept.until = inf if self._stays else store._clock() + store._seconds
+        if not self._stays:
+            kept.until = store._clock() + store._seconds
+        lines = kept.lines
         for payload in payloads:
-            kept.lines += payload
-            kept.lines += b"\n"
+            lines += payload
+            lines += b"\n"
         if events:
             kept.rival = ""
             kept.length += len(events)

@@ -639,11 +639,13 @@ class Caller(msgspec.Struct, frozen=True):
         context = self._context(call, site)
         assert self.threads is not None  # there is a tool
         try:
-            envelope = await run_call(tool, call, context=context, threads=self.threads, scrub=self.scrub)
+            envelope = await _run(tool, call, context, self.threads, GRACE)
         except asyncio.CancelledError:
             if context.cancelled.outlived:
                 site.leave()
             raise
+        if self.scrub is not unchanged:
+            envelope = scrub_envelope(envelope, self.scrub)
         if envelope.waits is not None:
             return CallPaused(at=time.time(), call=call.id, thread=envelope.waits.thread, inner=envelope.waits.inner)
         if not _is_short(envelope, tool.output_limit):
