@@ -25,6 +25,9 @@ class Violation(msgspec.Struct, frozen=True):
     rule: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
 
 class Kind(msgspec.Struct, frozen=True):
     """A test on the type of a value, and how to name what it expects.

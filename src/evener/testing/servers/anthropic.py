@@ -321,9 +321,7 @@ class AnthropicWire:
                 yield Violation(path, "thinking.prefix", _OTHER)
 
     def _refused(self, *violations: Violation) -> Refused:
-        first = violations[0]
-        said = f"{first.path}: {first.message}" if first.path else first.message
-        return Refused(self._error(400, said), violations)
+        return Refused(self._error(400, str(violations[0])), violations)
 
     def _error(self, status: int, said: str) -> HttpAnswer:
         voice = self.voice(streamed=False)

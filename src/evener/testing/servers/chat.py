@@ -11,9 +11,9 @@ import msgspec
 from evener.testing.check import check_request
 from evener.testing.check.shape import fields
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
-from evener.testing.servers.openai_errors import error_body, refused, serve_models, unlock
+from evener.testing.servers.openai import OpenAIWire, error_body, refused
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
-from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, body_route
+from evener.testing.servers.wire import Received, Refused, RequestRoute, ServerSettings, body_route
 
 
 class ChatStyle(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,25 +242,15 @@ def _finishing(reply: ChatReply, head: Json) -> list[Json]:
             return [last, {**more, "usage": usage}]
 
 
-class ChatWire:
+class ChatWire(OpenAIWire):
     """See `Wire`."""
 
-    base = "/v1"
-    stamp = "x-request-id"
-
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._style = style(settings.dialect)
-        self._mint = Mint(settings.seed)
 
     def voice(self, *, streamed: bool) -> ChatVoice:
         return ChatVoice(streamed, self._style)
-
-    def unlock(self, received: Received) -> Refused | None:
-        return unlock(received, self._settings)
-
-    def serve(self, received: Received) -> HttpAnswer | None:
-        return serve_models(received, self._settings)
 
     def route(self, received: Received) -> RequestRoute | None:
         return body_route(received, "/v1/chat/completions")

@@ -212,9 +212,7 @@ class GeminiWire:
         found = found or list(self._foreign(received.json))
         voice = self.voice(streamed=False)
         if found:
-            first = found[0]
-            said = f"{first.path}: {first.message}" if first.path else first.message
-            return Refused(whole(400, voice.error(400, said)), tuple(found))
+            return Refused(whole(400, voice.error(400, str(found[0]))), tuple(found))
         if self._settings.models and route.model not in self._settings.models:
             said = (
                 f"models/{route.model} is not found for API version v1beta, or is not supported for generateContent. "

@@ -11,7 +11,7 @@ from evener.testing.check import Violation, check_request
 from evener.testing.check.shape import fields, items, text
 from evener.testing.servers.answer import HttpAnswer, event, json_bytes, streamed, whole
 from evener.testing.servers.cache_memory import CacheMemory, RememberedRequest
-from evener.testing.servers.openai_errors import error_body, refused, serve_models, unlock
+from evener.testing.servers.openai import OpenAIWire, error_body, refused
 from evener.testing.servers.turn import Call, Native, Part, Refusal, Text, Thinking, Tokens, Turn, pieces
 from evener.testing.servers.wire import Mint, Received, Refused, RequestRoute, ServerSettings, body_route
 
@@ -196,15 +196,11 @@ class _Missing(Exception):
         )
 
 
-class ResponsesWire:
+class ResponsesWire(OpenAIWire):
     """See `Wire`."""
 
-    base = "/v1"
-    stamp = "x-request-id"
-
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings = settings
-        self._mint = Mint(settings.seed)
+        super().__init__(settings)
         self._issued = dict(settings.issued)
         self._bound: dict[str, str] = {}  # which reasoning each item was made with
         self._replies: dict[str, Json] = {}
@@ -216,9 +212,6 @@ class ResponsesWire:
 
     def voice(self, *, streamed: bool) -> ResponsesVoice:
         return ResponsesVoice(streamed)
-
-    def unlock(self, received: Received) -> Refused | None:
-        return unlock(received, self._settings)
 
     def held(self, name: str) -> list[object] | None:
         """Return the items up to an answer, or in a conversation; None when they are not stored."""
@@ -237,7 +230,7 @@ class ResponsesWire:
         name = received.route.removeprefix("/v1/responses/")
         if received.method == "GET" and name in self._replies:
             return whole(200, self._replies[name])
-        return serve_models(received, self._settings)
+        return super().serve(received)
 
     def route(self, received: Received) -> RequestRoute | None:
         return body_route(received, "/v1/responses", COMPACT)
