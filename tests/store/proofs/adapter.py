@@ -58,6 +58,14 @@ class Apart:
     def close(self) -> None:
         _as_ours(lambda: self._connection.close(True))
 
+    def __enter__(self) -> "Apart":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the transaction as `sqlite3` does: with what it did, or after an error without it."""
+        if self.in_transaction:
+            self.execute("COMMIT" if kind is None else "ROLLBACK")
+
 
 class _Rows:
     """What a statement gives."""

@@ -315,8 +315,8 @@ def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequen
     """Bring the file to the newest version, in one transaction: all steps or none."""
     if check(connection, path, len(steps)) == len(steps):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back
+        connection.execute("BEGIN IMMEDIATE")
         version = check(connection, path, len(steps))  # again: another process may have been quicker
         for step in steps[version:]:
             for statement in step:
@@ -327,11 +327,6 @@ def upgrade(connection: "sqlite3.Connection", path: Path, steps: Sequence[Sequen
             connection.executemany("INSERT INTO meta VALUES (?, ?)", made)
         connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (str(len(steps)),))
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def not_ours(path: Path) -> StoreError:

@@ -65,8 +65,8 @@ def _rekey(path: Path, old: Cipher, new: Cipher, busy: float) -> None:
 
 
 def _in_one_transaction(connection: "sqlite3.Connection", old: Redaction, new: Redaction) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back
+        connection.execute("BEGIN IMMEDIATE")
         assert old.cipher is not None
         assert new.cipher is not None
         _check_leases(connection)
@@ -80,11 +80,6 @@ def _in_one_transaction(connection: "sqlite3.Connection", old: Redaction, new: R
         contents.reseal(new)
         connection.execute("UPDATE meta SET value = lower(hex(randomblob(8))) WHERE key = 'store'")
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('sidecar_due', '1')")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _check_leases(connection: "sqlite3.Connection") -> None:

@@ -179,8 +179,8 @@ class SearchIndex:
         """Forget what may have been erased: some parts if that is known, else everything."""
         connection = self._connection
         assert connection is not None
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:  # commits, or rolls back
+            connection.execute("BEGIN IMMEDIATE")
             noted = self._read_noted()
             if int(noted.get("erasures", 0)) > int(wanted["erasures"]) and noted.get("store") == wanted["store"]:
                 raise Behind("the index has heard of an erasure that this reader does not see yet")
@@ -191,10 +191,6 @@ class SearchIndex:
                 if not known or (purged is not None and number in purged):
                     self._drop(connection, number)
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(wanted.items()))
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
 
     def _drop(self, connection: "sqlite3.Connection", number: int) -> None:
         connection.execute(f"DROP TABLE IF EXISTS said{number}")
@@ -219,8 +215,8 @@ class SearchIndex:
         upto = self._upto(connection, store, number)
         after = max(upto, number * PART - 1)
         said, unread, last, chain = _rows(store, after, _last(number))
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:  # commits, or rolls back
+            connection.execute("BEGIN IMMEDIATE")
             if self._read_noted() != _belongs(store):
                 raise Behind("something was erased meanwhile")
             if upto < 0:
@@ -232,10 +228,6 @@ class SearchIndex:
             connection.executemany(f"INSERT INTO said{number} (rowid, words) VALUES (?, ?)", said)
             connection.executemany("INSERT OR REPLACE INTO unread VALUES (?)", unread)
             connection.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (number, last, chain))
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
 
     def _close(self) -> None:
         if self._connection is not None:
