@@ -1,4 +1,6 @@
-"""What a model is told: the system prompt in its parts, the scratchpad, and how much of the conversation. Pure."""
+"""The input of a model: the system prompt in its parts, the scratchpad, and the part of the conversation that requests
+contain. Pure.
+"""
 
 from evener.context.gate import ContextRules
 from evener.context.prompt import Part, PromptContext, SystemPrompt, Template, check_stable, check_unchanged, render

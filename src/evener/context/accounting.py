@@ -1,9 +1,9 @@
-"""How many tokens a conversation has, by kind of block: an estimate, anchored on what the provider reported. Pure.
+"""Estimates the tokens of a conversation, by kind of block, starting from the counts that the provider reported. Pure.
 
 A tokenizer would be no better than a few constants for each wire (`RATES`, fitted on recorded usage by `python -m bench
-estimate`): most of the error lies in what providers add to messages and tools. What the provider has counted is not estimated
-again: the estimate is only for what came after the last answer. Seals are not text, and count nothing. Counting a conversation
-that has grown costs what is new in it. A turn keeps a few numbers (`Account`); the kinds are counted when they are asked for
+estimate`): most of the error is in what providers add to messages and tools. What the provider has counted is not estimated
+again: the estimate covers only what came after the last answer. Seals are not text, and count as 0. Counting a longer
+conversation costs only its new part. A turn updates a few numbers (`Account`); the kinds are counted on demand
 (`KindCount`).
 """
 
@@ -39,7 +39,7 @@ SCREENSHOT = 1465
 
 
 class TokenRates(msgspec.Struct, frozen=True):
-    """Tokens for each byte of a kind, and what a provider adds to each message, call, tool, and to a request with tools."""
+    """Tokens for each byte of a kind, and what a provider adds for each message, call, tool, and request with tools."""
 
     text: float = 0.25
     json: float = 0.3  # arguments of calls
@@ -259,10 +259,10 @@ class KindCount(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
-    """The size of a conversation up to `node`. `reported` is what the provider said of the prompt that ended there, answer
-    included; 0 when it said nothing. `since` is the estimate of what came after that. `frame`, `plain` and `media` are
-    estimates: of what stands before the messages, of these without pictures and documents, and of these. `edited`: the
-    provider shortens conversations itself, so it may well count much less than it is sent.
+    """The size of a conversation up to `node`. `reported` is the provider's count of the prompt that ended there, answer
+    included; 0 if it gave none. `since` is the estimate of what came after that. `frame`, `plain` and `media` are estimates:
+    of everything before the messages, of the messages without images and documents, and of those. `edited`: the provider
+    shortens conversations itself, so it may count much less than it is sent.
     """
 
     rates: TokenRates = USUAL

@@ -1,8 +1,8 @@
-"""What a summary stands for, how a model is asked for it, and whether what came back is one. Pure.
+"""What a summary replaces, how a model is asked for it, and whether its answer is one. Pure.
 
 The newest exchanges stay, and so do the user's prompts and pinned messages, verbatim. A call and its result stay or go
-together. The summariser is asked in a request of its own, without tools, with the conversation as text: it cannot call
-anything. Whatever is not a whole, finished summary is refused, and then nothing changes.
+together. The summariser gets a separate request, without tools, with the conversation as text: it cannot call anything. An
+answer that is not a whole, finished summary is discarded, and then nothing changes.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ Answer with the summary between <summary> and </summary>, and nothing else."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What a summary would stand for: the messages up to `until` but those in `kept`. `freed` is in tokens."""
+    """What a summary would replace: the messages up to `until` except those in `kept`. `freed` is in tokens."""
 
     dropped: tuple[Message, ...]
     until: str

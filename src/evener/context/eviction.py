@@ -1,11 +1,10 @@
-"""Which blocks to leave out of requests, in what order, and what that saves. Pure: a function of the view.
+"""Decides which blocks to leave out of requests, in what order, and what that saves. Pure: a function of the view.
 
-First screenshots beyond the newest few, then documents and verbose texts in results, then old reasoning: oldest first, until
-enough is saved.
-What the user said and pinned messages are never touched, and a call never loses its result: what the result holds is replaced.
-A step is worth its price: the provider's cached prefix breaks at the first cut, wherever the others are, so what is cut at
-once costs one break. `excerpt` also shortens results of the newest exchanges, the largest first, and leaves one screenshot: for
-the case that nothing else helps.
+First images in tool results beyond the newest few, then documents and verbose texts in results, then old reasoning: oldest
+first, until enough is saved. Messages of the user and pinned messages are never touched, and a call never loses its result:
+the content of the result is replaced. The provider's cached prefix ends at the first cut, wherever the others are, so
+several cuts at once cost no more than one. `excerpt` also shortens results of the newest exchanges, the largest first, and
+leaves one image: used only if nothing else helps.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -27,10 +26,11 @@ EXCERPTS = (500, 0)
 
 
 class Eviction(msgspec.Struct, frozen=True):
-    """What to cut. `saved` is how many tokens that takes away, `broken` how many of those that stay come after the first cut.
+    """What to cut. `saved` is how many tokens that saves, `broken` how many of the remaining tokens come after the first
+    cut.
 
-    `fresh` is the part of `saved` that stands after the last answer. `texts` are the whole results, each with the number of its
-    cut: to be kept where the model can page through them.
+    `fresh` is the part of `saved` after the last answer. `texts` are the whole results, each with the number of its cut: to
+    be stored where the model can page through them.
     """
 
     cuts: tuple[ContextCut, ...] = ()

@@ -1,9 +1,9 @@
-"""When a conversation is too long for its model, and how much must go. Pure.
+"""Decides when a conversation is too long for its model, and how much must be cut. Pure.
 
-The gate lies below the window: what is reserved for the answer is taken off first. Above the gate a conversation is shortened
-down to `target`, not just below the gate, so that the provider's cached prefix breaks rarely. What can never go (the system
-prompt, the tools, the user's prompts, pinned messages and the newest exchange) is the floor: a gate that is not above it
-cannot be passed, and that is said instead of tried over and over.
+The gate is below the window: the tokens reserved for the answer are subtracted first. Above the gate, a conversation is
+shortened to `target`, not just below the gate, so that the provider's cached prefix becomes invalid rarely. What is never
+cut (the system prompt, the tools, the user's prompts, pinned messages and the newest exchange) is the floor: if the gate is
+not above it, shortening cannot help, and that is reported instead of tried repeatedly.
 """
 
 from typing import Literal
@@ -17,20 +17,20 @@ LEAST_ROOM = 1024
 
 
 class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How long conversations are kept within a model's window.
+    """The rules that keep conversations within a model's window.
 
-    `gate` is the share of the room for input above which a conversation is shortened, `target` the share that it is shortened
-    to. `screenshots` is how many pictures in tool results stay. A result of more than `verbose` characters may be taken out
-    once it is older than the newest `tail` exchanges. `compact`: where that does not make enough room, a model writes a
-    summary; `summarizer` is that model, empty for the one that is asked. `window` is in tokens and stands for the one in the
-    model's row. `reserve` is what is kept free for the answer, where no `max_output_tokens` says it. After `idle` seconds
-    without a request the provider's prompt cache has forgotten the conversation: a cut costs nothing then, so what is above the
-    target is cut already; 0 waits for the gate in any case.
+    `gate` is the share of the room for input above which a conversation is shortened, `target` the share to which it is
+    shortened. `screenshots` is the number of images in tool results that stay. A result of more than `verbose` characters
+    may be cut once it is older than the newest `tail` exchanges. `compact`: if that does not make enough room, a model
+    writes a summary; `summarizer` is that model, empty for the run's own. `window` is in tokens and overrides the one in the
+    model's row. `reserve` is kept free for the answer, if `max_output_tokens` is not set. After `idle` seconds without a
+    request, the provider's prompt cache has expired, so a cut costs nothing: then everything above the target is cut; 0
+    waits for the gate in any case.
 
-    `by_provider` are means of the provider that are used where the model's row has them: `compact`, it writes the summary, and
-    what it hands out stands for the older messages; `edit`, it also shortens conversations on its side, at the gate, and ours
-    only at the end of the room. `diagnose`: requests ask the provider why its prompt cache was missed, and a disagreement with
-    what was expected is a warning.
+    `by_provider` are features of the provider that are used if the model's row has them: `compact`, it writes the summary,
+    and its sealed summary replaces the older messages; `edit`, it also shortens conversations on its side, at the gate, and
+    Evener acts only when the room is full. `diagnose`: requests ask the provider why its prompt cache was missed, and a
+    difference from the expected reason is a warning.
     """
 
     gate: float = 0.8
@@ -60,11 +60,11 @@ class ContextRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoomFacts(msgspec.Struct, frozen=True):
-    """What the row of a model says of its window. `window` is in tokens; 0: it is not known.
+    """What the row of a model says about its window. `window` is in tokens; 0: unknown.
 
-    `default_output` and `max_output`: tokens of an answer. `prefix_bound`: a seal is dead when anything before it has changed.
-    `counts_reasoning`: hidden reasoning counts in later prompts; None is as the wire does. `cuts_prompts`: its server cuts
-    what is too long without a word. `edits`: the provider can be told to shorten conversations itself.
+    `default_output` and `max_output`: tokens of an answer. `prefix_bound`: a seal becomes invalid if anything before it
+    changes. `counts_reasoning`: hidden reasoning counts in later prompts; None: as usual on the wire. `cuts_prompts`: its
+    server silently cuts prompts that are too long. `edits`: the provider can shorten conversations itself.
     """
 
     window: int = 0
@@ -82,7 +82,9 @@ class RoomFacts(msgspec.Struct, frozen=True):
 
 
 class WindowGate(msgspec.Struct, frozen=True):
-    """In tokens: what a prompt may have at most, where it is shortened, and to what. All 0: the window is not known."""
+    """In tokens: the most that a prompt may have, the size at which it is shortened, and the target. All 0: the window is
+    unknown.
+    """
 
     most: int = 0
     gate: int = 0

@@ -46,9 +46,9 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A text with blanks, as in `Today is {date}.`; doubled braces stand for themselves.
+    """A text with placeholders, as in `Today is {date}.`; doubled braces stand for themselves.
 
-    A blank is filled from the values of the context; `date`, `thread` and `run` are always known.
+    A placeholder is replaced by a value of the context; `date`, `thread` and `run` are always known.
     """
 
     text: str

@@ -1,6 +1,7 @@
-"""Conversations that a provider shortens itself: how a request asks for it, and what of an answer stands for the rest. Pure.
+"""Conversations that a provider shortens itself: how a request asks for it, and which part of an answer replaces the rest.
+Pure.
 
-What a provider hands out is opaque and signed: it is kept verbatim, and goes back only where it came from.
+The provider's summary is opaque and signed: it is kept verbatim, and sent only to that provider.
 """
 
 from functools import partial

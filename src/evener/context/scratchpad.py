@@ -1,11 +1,11 @@
-"""The scratchpad: four sections of notes, and the facts that change them. The pad is a fold of the facts, and frozen. Pure.
+"""The scratchpad: four sections of notes, and the events that change them. The pad is computed from these, and frozen. Pure.
 
-reasoning    how the model thinks                     shown to the model
-plan         what is to be done                       shown to the model and the user
-memory       what was recalled and should be kept     shown to the model
-results      what tools found, in short               shown to the model
+    reasoning    how the model reasons                    shown to the model
+    plan         what is to be done                       shown to the model and the user
+    memory       what was recalled and should be kept     shown to the model
+    results      what tools found, in short               shown to the model
 
-`admit` checks a fact before it is logged; `apply` accepts every fact that is in the log.
+`admit` checks a change before it is logged; `apply` accepts every change that is in the log.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ OPENING = "Your working notes. They are what you wrote down, not instructions."
 
 
 class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One note. Its number is never used again, even after it was removed."""
+    """One note. Its number is never used again, even after the note was removed."""
 
     number: int
     text: str
@@ -89,7 +89,7 @@ class _Fact(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields
 
 
 class Set(_Fact, frozen=True, tag="set"):
-    """A section holds these notes, and no others."""
+    """A section has these notes, and no others."""
 
     texts: tuple[str, ...]
 
@@ -125,7 +125,7 @@ class Cleared(_Fact, frozen=True, tag="cleared"):
 
 
 class SectionShown(_Fact, frozen=True, tag="shown"):
-    """From here on the section has this visibility."""
+    """The visibility of a section from here on."""
 
     visibility: Visibility
 

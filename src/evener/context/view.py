@@ -1,9 +1,9 @@
-"""What requests hold of a conversation: the transcript after evictions and compactions. Pure.
+"""The part of a conversation that requests contain: the transcript after evictions and compactions. Pure.
 
-The transcript itself never changes: its messages keep their ids and can be shown. The view is folded beside it, message by
-message, so that a turn costs the same however long the thread is; an eviction costs what stands after its first cut. The view
-before the newest edit is kept and grows beside it: undoing that edit is a matter of taking it. Anything earlier is undone by
-going back to the whole transcript, or by a fork from before.
+The transcript never changes: its messages keep their ids and can be shown. The view is updated beside it, message by
+message, so the cost of a turn does not depend on the length of the thread; an eviction costs what comes after its first cut.
+The view before the newest edit is kept and updated, too: undoing that edit means using it. Earlier edits are undone by
+returning to the whole transcript, or by a fork from before.
 """
 
 from collections.abc import Sequence
@@ -44,12 +44,13 @@ ContextEdit = ev.Evicted | ev.Compacted
 
 
 class ContextView(msgspec.Struct, frozen=True):
-    """The transcript as requests hold it, what it was before the newest edit (`undoable` names that), and what is pinned.
+    """The transcript as requests contain it, the view before the newest edit (`undoable` names that edit), and what is
+    pinned.
 
-    A transcript of None is the whole conversation. `recent` are the edits since the last answer: after which message, and how
-    many tokens they took away from what that answer counted. `summaries` are the messages that compactions made. `failed`
-    counts attempts of a run to compact that came to nothing, since the last that did not. `sealed` is who alone can read a
-    summary that is there.
+    A transcript of None is the whole conversation. `recent` are the edits since the last answer: after which message, and
+    how many tokens they removed from the count of that answer. `summaries` are the messages that compactions made. `failed`
+    counts the failed attempts of a run to compact since the last successful one. `sealed` is the only provider that can read
+    a summary in it.
     """
 
     transcript: Transcript | None = None

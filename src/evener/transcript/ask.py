@@ -1,4 +1,4 @@
-"""All that one model call needs, in neutral words, and the settings of a model as one value. Pure.
+"""The input of one model call in neutral terms, and the settings of a model as one value. Pure.
 
 Codecs turn an ask into bytes; they decide nothing. `ModelSettings` belong to a harness, a model, an agent or a single run.
 """
@@ -53,9 +53,9 @@ FREE_SCHEMA = '{"type":"object","properties":{"input":{"type":"string"}},"requir
 
 
 class FreeText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a tool takes that is called with a text instead of arguments: any text, or one that fits a grammar.
+    """The input of a tool that takes a text instead of arguments: any text, or one that fits a grammar.
 
-    `syntax` says how `grammar` is written (`lark`, `regex`); both are empty for any text.
+    `syntax` is the notation of `grammar` (`lark`, `regex`); both are empty for any text.
     """
 
     syntax: str = ""
@@ -87,15 +87,16 @@ class Namespace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool as the model sees it. `schema` is the JSON text of a JSON Schema for the arguments; a mapping is taken, too.
+    """A tool as it is declared to the model. `schema` is the JSON text of a JSON Schema for the arguments; a mapping is also
+    accepted.
 
     `strict` asks the provider to enforce the schema; None leaves it to the wire. `extra` is the JSON text of fields that
-    only the wire named in `wire` knows, and with `provider` only that one on it. `free` marks a tool that takes a text; its
-    schema is `FREE_SCHEMA`, and where a wire has no such tools it is a function of one string. `namespace` is the group it
-    belongs to; its name is qualified then. `inline`: the conversation itself declares it to its own wire, others must offer it.
-    `standard` names the standard tool that it is, with the arguments of that one (`read`, `edit`, `shell`, ...): a model that
-    was trained on a form of its own gets that form instead. `screen` is the size of the screen that its results show, in
-    pixels: of the standard tools only `computer` has one.
+    only the wire named in `wire` knows, and with `provider` only that provider on it. `free` marks a tool that takes a text;
+    its schema is `FREE_SCHEMA`, and on a wire without such tools it is a function of one string. `namespace` is its group;
+    its name is then qualified. `inline`: the conversation declares it to its own wire; requests to others must declare it.
+    `standard` names the standard tool that it is, with that tool's arguments (`read`, `edit`, `shell`, ...): a model that
+    was trained on another form of this tool gets that form. `screen` is the size in pixels of the screen that its results
+    show; of the standard tools, only `computer` has one.
     """
 
     name: str
@@ -139,10 +140,10 @@ class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that the provider runs: its declaration, verbatim, for one wire, and with `provider` only for that one on it.
+    """A tool that the provider runs: its declaration, verbatim, for one wire, and with `provider` only for that provider.
 
-    `inline`: the conversation itself declares it. Without a wire it is a neutral one: `name` says which (`web_search`, ...) and
-    `raw` has its options; each wire gets its own declaration, and where there is none the request is refused.
+    `inline`: the conversation declares it. Without a wire it is neutral: `name` says which tool (`web_search`, ...), and
+    `raw` has its options; each wire gets its own declaration, and a wire without one refuses the request.
     """
 
     wire: str
@@ -157,9 +158,9 @@ class HostedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which tools may or must be called. `names` narrows `named` (exactly one) or `auto`/`required` (a subset).
+    """The tools that may or must be called. `names` narrows `named` (exactly one) or `auto`/`required` (a subset).
 
-    `parallel` None leaves it to the provider; `stated` says that `auto` is to be written out.
+    `parallel` None leaves it to the provider; `stated` writes `auto` out.
     """
 
     mode: ChoiceMode = "auto"
@@ -176,7 +177,7 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Sampling and limits. None means: not sent. What a wire does not know becomes a Loss."""
+    """Sampling and limits. None is not sent. A setting that the wire does not have becomes a Loss."""
 
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -202,11 +203,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the model should think.
+    """How the model reasons.
 
-    mode `auto` switches thinking on when `effort` or `budget` asks for it, and off for a budget of nothing; `default` sends
-    the effort and leaves the switch as the model has it; `on`, `off` and `between_tools` set it. `show` asks for readable
-    reasoning (`summary`, `concise`, `detailed`) or none (`omitted`).
+    mode `auto` switches reasoning on if `effort` or `budget` is set, and off for a budget of 0; `default` sends the effort
+    and leaves the switch at the model's default; `on`, `off` and `between_tools` set it. `show` asks for readable reasoning
+    (`summary`, `concise`, `detailed`) or none (`omitted`).
     """
 
     effort: Effort | None = None
@@ -227,8 +228,8 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class OutputSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The shape of the final answer. An empty `schema` asks for any JSON object.
 
-    `form` is how it is asked for: by the provider's own means, as the arguments of a tool, or in words; empty leaves the
-    choice to the model's row.
+    `form` is the way to request it: by the provider's own feature, as the arguments of a tool, or in the prompt; empty
+    leaves the choice to the model's row.
     """
 
     schema: str = ""
@@ -246,8 +247,8 @@ class OutputSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Prompt caching. `moving`: we keep marks after the stable prefix and the newest turns. `marks`: only the marks on the
-    blocks themselves. `provider`: the provider places them (where it can). `key` routes equal prefixes to one place.
+    """Prompt caching. `moving`: Evener places marks after the stable prefix and the newest turns. `marks`: only the marks on
+    the blocks. `provider`: the provider places them, if it can. `key` routes equal prefixes to one cache.
     """
 
     mode: CacheMode = "marks"
@@ -261,12 +262,13 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who holds the past: `replay` sends it, `chain` names the previous response, `conversation` a stored conversation.
+    """Who stores the conversation: `replay` sends it, `chain` names the previous response, `conversation` a stored
+    conversation.
 
-    `id` is the provider's name for what it holds; empty: nothing yet. `after` is the last message of the transcript that is
-    part of it: only what follows goes out. Without it, every message of the transcript is new to the provider. `store` None
-    leaves keeping to the provider's default. `sealed` asks for encrypted reasoning, so that replay works;
-    None asks for it where it can be had, and True reports where it cannot.
+    `id` is the provider's name for what it stores; empty: nothing yet. `after` is the last message of the transcript that is
+    part of it: only later messages are sent. Without it, every message of the transcript is new to the provider. `store`
+    None leaves storing to the provider's default. `sealed` asks for encrypted reasoning, which `replay` needs; None asks for
+    it if the provider has it, and True also reports if it has not.
     """
 
     mode: StateMode = "replay"
@@ -283,9 +285,9 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Fields for one named wire, untouched: `body` is the JSON text of an object, `headers` are name and value.
+    """Fields for one wire, passed through: `body` is the JSON text of an object, `headers` are names and values.
 
-    With `provider` they are for that one only: what an imitator of a wire has added, its maker would refuse.
+    With `provider` they are for that provider only: other providers on the wire may refuse them.
     """
 
     wire: str
@@ -303,9 +305,9 @@ class Extra(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """One model call. `target` says who is asked: seals made by others stay behind.
+    """One model call. `target` is the model that gets it: seals of other makers are not sent.
 
-    `refuse_losses` names the losses with which it must not be sent: codes, their beginnings, or kinds.
+    `refuse_losses` names losses that prevent sending: by codes, prefixes of codes, or kinds.
     """
 
     transcript: Transcript
@@ -345,17 +347,17 @@ THINKING: dict[bool, ReasoningMode] = {True: "on", False: "off"}
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is not given stays as it is: as the model was opened, or as the harness around has it.
+    """The settings of a model. A setting that is not given keeps the value of the outer level: run, agent, harness, model.
 
-    `tool_choice` is "auto", "required", "none" or the name of a tool; it holds for every request of a run. `tool_choices` are
-    those of its first requests, one each: `("required",)` lets the model answer from the second on. `parallel` allows several
-    calls in one answer. `effort`, `thinking` and `thinking_budget` say how hard to think, `show` asks for readable reasoning,
-    `foreign_reasoning` says what becomes of what another model thought: "drop", or "text". `stop` are texts at which an
-    answer ends. `service_tier` is in the provider's own words. `cache_ttl` is how long the provider's prompt cache shall last
-    ("5m", "1h", "30m", "12h", as its row has it), `cache_key` routes requests with equal beginnings to one place. `extra` has
-    fields of the body for one wire, untouched; headers belong to the `auth` of `open_model`, as a run's settings are written to
-    its log. `keep_raw` keeps each answer as its provider sent it, without secrets: in the log, and for
-    `RunResult.raw_responses`.
+    `tool_choice` is "auto", "required", "none" or the name of a tool; it applies to every request of a run. `tool_choices`
+    apply to its first requests, one each: with `("required",)` the model can answer from the second on. `parallel` allows
+    several calls in one answer. `effort`, `thinking` and `thinking_budget` control the amount of reasoning, `show` asks for
+    readable reasoning, `foreign_reasoning` decides about the reasoning of other models: "drop", or "text". `stop` are texts
+    at which an answer ends. `service_tier` is in the provider's own terms. `cache_ttl` is the lifetime of the provider's
+    prompt cache ("5m", "1h", "30m", "12h", as its row has it), `cache_key` routes requests with equal prefixes to one cache.
+    `extra` has fields of the body for one wire, passed through; for headers use the `auth` of `open_model`, because a run's
+    settings are written to its log. `keep_raw` keeps each answer as its provider sent it, without secrets: in the log, and
+    for `RunResult.raw_responses`.
     """
 
     max_output_tokens: int | None = None

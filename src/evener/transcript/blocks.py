@@ -1,4 +1,4 @@
-"""The blocks a message is made of: a closed union, tagged by `kind`. Frozen; a change is a replacement. Pure."""
+"""The blocks of a message: a closed union, tagged by `kind`. Frozen; to change one, replace it. Pure."""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -120,7 +120,7 @@ def holds_infinity(value: object) -> bool:
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Who made something, or who is asked: the same five facts.
+    """The maker of something, or the model to call: the same five facts.
 
     `account` is a fingerprint of the credential's account, never the credential.
     """
@@ -140,11 +140,11 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A provider's own fields on one block (signature, encrypted content, item id, phase): replayed verbatim or not at all.
+    """A provider's own fields on one block (signature, encrypted content, item id, phase): sent back verbatim or not at all.
 
-    `data` is the JSON text of an object. `binding` is the fingerprint of the prefix the block was made under, cache marks
-    excluded; empty when it is not known. `id` is the provider's name for the sealed thing, which may go out only once; empty
-    when it has none.
+    `data` is the JSON text of an object. `binding` is the fingerprint of the prefix after which the block was made, without
+    cache marks; empty if unknown. `id` is the provider's name for the sealed block, which may be sent only once; empty if it
+    has none.
     """
 
     data: str
@@ -177,7 +177,7 @@ def _check_marks(block: "TextBlock | ImageBlock | DocumentBlock | ToolCall | Too
 
 
 class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a piece of text rests on. `start` and `end` are offsets in the text, -1 when the provider gives none."""
+    """The source of a piece of text. `start` and `end` are offsets in the text; -1 if the provider gives none."""
 
     url: str = ""
     title: str = ""
@@ -195,7 +195,7 @@ class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class TextBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="text", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """Words. Citations ride on them."""
+    """Text, with its citations."""
 
     kind: ClassVar[Literal["text"]] = "text"
     text: str
@@ -215,7 +215,7 @@ class TextBlock(
 
 
 class Inline(msgspec.Struct, frozen=True, tag_field="at", tag="inline", forbid_unknown_fields=True):
-    """Media that travels with the request: base64 text."""
+    """Media in the request itself: base64 text."""
 
     data: str
 
@@ -233,7 +233,7 @@ class Remote(msgspec.Struct, frozen=True, tag_field="at", tag="remote", forbid_u
 
 
 class Stored(msgspec.Struct, frozen=True, tag_field="at", tag="stored", forbid_unknown_fields=True):
-    """Media in our blob store, by digest. It must be fetched before a codec can send it."""
+    """Media in our blob store, by digest. They must be fetched before a codec can send them."""
 
     digest: str
     size: int = 0
@@ -244,7 +244,7 @@ class Stored(msgspec.Struct, frozen=True, tag_field="at", tag="stored", forbid_u
 
 
 class Uploaded(msgspec.Struct, frozen=True, tag_field="at", tag="uploaded", forbid_unknown_fields=True, omit_defaults=True):
-    """Media in a provider's file store. Only the one that minted the id understands it."""
+    """Media in a provider's file store. Only the provider that issued the id can use it."""
 
     file_id: str
     wire: str = ""
@@ -266,7 +266,7 @@ SOURCES: tuple[type, ...] = get_args(Source)
 class ImageBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="image", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """A picture. `detail` is the resolution the model should look at, where a wire knows such a thing."""
+    """An image. `detail` is the resolution at which the model should see it, if the wire has such a setting."""
 
     kind: ClassVar[Literal["image"]] = "image"
     source: Source
@@ -285,7 +285,7 @@ class ImageBlock(
 class DocumentBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="document", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """A file of any other type (PDF, plain text, audio, video): the media type decides."""
+    """A file of any other type (PDF, plain text, audio, video), as its media type says."""
 
     kind: ClassVar[Literal["document"]] = "document"
     source: Source
@@ -304,10 +304,10 @@ class DocumentBlock(
 class ReasoningBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """What a model thought before it spoke, under one name for all vendors. Text is for people, the seal for its maker.
+    """Reasoning of a model, in one form for all vendors. The text is for people, the seal for its maker.
 
-    `tokens` is the provider's own count of the tokens of all reasoning in the message, on the first block of it; 0 where the
-    provider states none.
+    `tokens` is the provider's count of the tokens of all reasoning in the message, on its first block; 0 if the provider
+    states none.
     """
 
     kind: ClassVar[Literal["reasoning"]] = "reasoning"
@@ -332,10 +332,10 @@ class ReasoningBlock(
 class ToolCall(
     msgspec.Struct, frozen=True, tag_field="kind", tag="tool_call", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """The model asks for a tool. `raw` is the JSON text of the arguments as the model wrote it; a mapping is taken, too.
+    """A tool call of the model. `raw` is the JSON text of the arguments as the model wrote it; a mapping is also accepted.
 
-    Arguments that do not parse are kept as they are: `args` then raises, `parses` tells. `redacted`: they are not all that the
-    model wrote, because something was taken out before they were stored. Such a call must not run.
+    Arguments that do not parse are kept unchanged: then `args` raises, and `parses` is False. `redacted`: something was
+    removed from the arguments before they were stored. Such a call must not run.
     """
 
     kind: ClassVar[Literal["tool_call"]] = "tool_call"
@@ -381,7 +381,7 @@ class ToolCall(
 class ToolResult(
     msgspec.Struct, frozen=True, tag_field="kind", tag="tool_result", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """What a tool gave back for one call. Content is always blocks inside; a str is taken as one text block."""
+    """The result of one call. The content is stored as blocks; a str becomes one text block."""
 
     kind: ClassVar[Literal["tool_result"]] = "tool_result"
     call_id: str
@@ -418,12 +418,12 @@ HOSTED_ROLES: tuple[str, ...] = get_args(HostedRole)
 class HostedBlock(
     msgspec.Struct, frozen=True, tag_field="kind", tag="hosted", forbid_unknown_fields=True, omit_defaults=True, gc=False
 ):
-    """What a provider's own tools did, or anything else only its wire understands: verbatim there, one line elsewhere.
+    """A block of a provider's own tools, or another that only its wire knows: sent there verbatim, elsewhere as one line.
 
-    `raw` is the JSON text of the wire's own block or item, `text` the line that stands for it on other wires. `role` says
-    whose message it belongs to on its wire, or `result` inside a tool result; empty is any. A block that `opens` an id waits
-    for the one that `closes` it. `id` is the provider's name for it, which may go out only once. With `provider` it is for
-    that one only, not for others that speak its wire.
+    `raw` is the JSON text of the wire's own block or item, `text` the line that replaces it on other wires. `role` says to
+    which role's message it belongs on its wire, or `result` inside a tool result; empty is any. A block that `opens` an id
+    waits for the one that `closes` it. `id` is the provider's name for it, which may be sent only once. With `provider` it
+    is for that provider only, not for others on the same wire.
     """
 
     kind: ClassVar[Literal["hosted"]] = "hosted"

@@ -1,4 +1,4 @@
-"""The seam between a loop and a model: a name and one call. Models implement it, loops know nothing else of them."""
+"""The interface between a loop and a model: a name and one call. Models implement it; loops use nothing else of them."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from evener.transcript.transcript import Transcript
 
 
 class Completer(Protocol):
-    """Answers a conversation. Token and reasoning fields of the reply are filled when known and zero otherwise."""
+    """Answers a conversation. Token counts and reasoning fields of the reply are filled if known, and zero otherwise."""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
-"""The neutral pieces of a streamed answer. Every decoder yields these and nothing else; the Assembler folds them. Pure.
+"""The neutral pieces of a streamed answer. Every decoder yields only these; the Assembler builds a reply from them. Pure.
 
-`index` names the block within the reply and says where it stands: blocks are in the order of their index, whichever came
-first. Numbers may be left out. Pieces of different blocks may interleave.
+`index` identifies the block within the reply and its position: blocks are ordered by index, whichever came first. Numbers
+may be skipped. Pieces of different blocks may interleave.
 """
 
 from typing import Literal, final
@@ -50,7 +50,7 @@ SealedKind = Literal["text", "reasoning", "call", "media"]
 
 @final
 class SealAdded(msgspec.Struct, frozen=True, gc=False):
-    """The block's opaque fields, complete: the last one counts. `block` says what it seals if nothing else was sent."""
+    """The block's opaque fields, complete: the last ones count. `block` says what is sealed if nothing else was sent."""
 
     index: int
     block: SealedKind
@@ -69,7 +69,7 @@ class CallBegun(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
-    """More of the arguments' JSON text. For showing: only a finished call may run."""
+    """More of the arguments' JSON text. For display: only a finished call may run."""
 
     index: int
     text: str
@@ -77,7 +77,7 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class CallEnded(msgspec.Struct, frozen=True, gc=False):
-    """The call is complete, and this is the whole text of its arguments."""
+    """The call is complete; this is the whole text of its arguments."""
 
     index: int
     raw: str
@@ -93,7 +93,7 @@ class HostedAdded(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class MediaAdded(msgspec.Struct, frozen=True, gc=False):
-    """A picture or another file that the model made, complete: base64 text."""
+    """An image or another file that the model made, complete: base64 text."""
 
     index: int
     media_type: str
@@ -109,7 +109,7 @@ class UsageReported(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Stopped(msgspec.Struct, frozen=True, gc=False):
-    """The turn is over, with the wire's terminal mark seen."""
+    """The turn is complete: the provider's end marker has arrived."""
 
     reason: StopReason
     raw: str = ""
@@ -126,7 +126,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Failed(msgspec.Struct, frozen=True):
-    """The stream ended in an error; nothing follows. What came before it stands."""
+    """The stream ended in an error; nothing follows. Earlier deltas stay valid."""
 
     error: EvenerError
 

@@ -1,10 +1,10 @@
-"""The JSON form of transcripts and messages: versioned, strict, readable for ever. Pure.
+"""The JSON form of transcripts and messages: versioned and strict; every version stays readable. Pure.
 
     {"evener": "transcript", "version": 1, "system": [block, ...], "messages": [message, ...]}
     {"evener": "message", "version": 1, "message": message}
 
-A field that has its default value is left out; `id` and `created_at` of a message never are. What is read is not trusted:
-whatever is wrong with a document is a BadDocument that says where, and then nothing of it is loaded.
+A field with its default value is omitted, except `id` and `created_at` of a message. A document is not trusted: every error
+in it is a BadDocument with its place, and then nothing of it is loaded.
 """
 
 import re
@@ -28,14 +28,14 @@ D = TypeVar("D", "_TranscriptDocument", "_MessageDocument")
 
 
 class _Header(msgspec.Struct):
-    """What every document says of itself; read first, so that a newer one is recognised before its new keys are."""
+    """The header of every document. It is read first, so that a newer version is recognised before its new keys are."""
 
     evener: str
     version: int
 
 
 class _StoredMessage(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A message as it is written: nothing in it is made up when it is read."""
+    """A message as it is stored: reading it adds nothing."""
 
     id: Annotated[str, msgspec.Meta(min_length=1)]
     role: Role

@@ -24,13 +24,13 @@ LossKind = Literal[
 
 
 class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """One difference between what the caller has and what the provider gets.
+    """One difference between the caller's conversation and what the provider gets.
 
     `what` names the thing (`reasoning`, `tool_result`, `setting temperature`); `why` is a sentence; `message` is the id of
-    the message it happened in, empty for the request itself. `code` is for programs and does not change: `<topic>.<kind>`.
-    `path` is the place in the ask: `settings/temperature`, `tools/<name>/schema/properties/x/default`,
-    `messages/<id>/blocks/2`; a `/` within a step is written `~1` and a `~` is `~0`, as in a JSON Pointer. Losses in
-    logs of earlier versions have neither code nor path.
+    the message in which it happened, empty for the request itself. `code` is for programs and does not change:
+    `<topic>.<kind>`. `path` is the place in the ask: `settings/temperature`, `tools/<name>/schema/properties/x/default`,
+    `messages/<id>/blocks/2`; a `/` within a step is written `~1` and a `~` is `~0`, as in a JSON Pointer. Losses in logs of
+    earlier versions have neither code nor path.
     """
 
     kind: LossKind
@@ -46,7 +46,7 @@ class Loss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What losses can be about. In `what` and `path`, `{}` stands for the name of the one thing that is meant."""
+    """A subject of losses. In `what` and `path`, `{}` stands for the name of the thing."""
 
     what: str
     path: str  # empty: its place is within a message
@@ -55,7 +55,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose schema it is: a tool's, by its name, or that of the output."""
+    """The owner of a schema: a tool, by its name, or the output."""
 
     topic: Literal["tool", "output"] = "output"
     name: str = ""
@@ -190,7 +190,7 @@ def escape_step(step: str) -> str:
 
 
 class LossRefused(UsageError):
-    """The request would lose what the caller refuses to lose. Nothing was sent. `losses` are those that were refused."""
+    """The request would have a loss that the caller refuses. Nothing was sent. `losses` are those that were refused."""
 
     def __init__(self, losses: tuple[Loss, ...]) -> None:
         told = "; ".join(f"{loss} [{loss.code}]" for loss in losses[:3])

@@ -1,4 +1,4 @@
-"""A message: a role, ordered blocks, and where they came from. Frozen."""
+"""A message: a role, ordered blocks, and their origin. Frozen."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -33,10 +33,12 @@ USAGES = (Usage, type(None))
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """One turn's contribution. Tool results live in a user message; adapters remap (the block's kind is the meaning).
+    """The contribution of one turn. Tool results are in a user message; codecs move them (the kind of a block gives its
+    meaning).
 
-    `id` names the message for ever, also after compaction has dropped it. `parent_id` is the message before it, set when it
-    is appended to a transcript. `created_at` is kept in UTC. A message never holds a turn that did not finish.
+    `id` names the message permanently, also after a compaction has removed it from requests. `parent_id` is the message
+    before it, set when it is appended to a transcript. `created_at` is stored in UTC. A message never contains an unfinished
+    turn.
     """
 
     role: Role

@@ -1,4 +1,4 @@
-"""Mints ids and times for the public factories. The only impure file of the layer: nothing else here reads a clock."""
+"""Creates ids and times for the public factories. The only impure file of the layer: nothing else here reads a clock."""
 
 from datetime import UTC, datetime
 from os import urandom

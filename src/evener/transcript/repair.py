@@ -309,9 +309,9 @@ class RepairRules(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):
-    """What the assistant said (None at the start of a history), and what came back: user and system messages in order.
+    """What the assistant said (None at the start of a history), and what followed: user and system messages in order.
 
-    Results for the assistant's calls stand first in `back`, one for each, in call order.
+    Results for the assistant's calls come first in `back`, one for each, in call order.
     """
 
     assistant: Message | None
@@ -320,11 +320,11 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Repair(msgspec.Struct, frozen=True, gc=False):
-    """The state of the fold between two messages: the exchange that is still open, and what is known of those before it.
+    """The state between two messages: the exchange that is still open, and what is known of those before it.
 
-    `said` and `back` are the open exchange, the assistant's messages and all others; `hosted`: a hosted block stands in it.
-    `held` is reasoning that waits for what it led to; `awaited` are hosted tools that still run; `seen` are the messages by
-    their ids, `named` the names that providers gave to sealed things.
+    `said` and `back` are the open exchange, the assistant's messages and all others; `hosted`: it contains a hosted block.
+    `held` is reasoning that waits for the block that it led to; `awaited` are hosted tools that are still running; `seen`
+    are the messages by their ids, `named` the names that providers gave to sealed blocks.
     """
 
     rules: RepairRules = RepairRules()

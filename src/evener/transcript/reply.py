@@ -1,4 +1,4 @@
-"""What a model answered, whole: the fold of a stream. Frozen; the loop never branches on reasoning. Pure values."""
+"""A complete answer of a model. Frozen; the loop never branches on reasoning. Pure values."""
 
 from typing import Literal
 
@@ -69,7 +69,7 @@ StopReason = Literal[
 
 
 class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Why the model stopped: our word, the provider's word, and the provider's explanation if it gave one."""
+    """The reason why the model stopped: in our word, in the provider's word, and the provider's explanation if it gave one."""
 
     reason: StopReason
     raw: str = ""
@@ -77,9 +77,9 @@ class Stop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """One answer. Text, reasoning and several calls may stand together, in the order they came.
+    """One answer. It may contain text, reasoning and several calls, in the order in which they came.
 
-    `notices` are events of an unknown form, as (name, JSON text): kept, never raised.
+    `notices` are events of an unknown form, as (name, JSON text): they are kept, and never raise an error.
     """
 
     blocks: tuple[Block, ...]

@@ -1,7 +1,7 @@
-"""Looks at untrusted JSON for what the decoder does not see or does not locate. Pure; linear in the size of the text.
+"""Finds problems in untrusted JSON that the decoder does not see or does not locate. Pure; linear in the size of the text.
 
-The decoder takes duplicate keys, and names a broken escape by its byte at best. Python's own parser finds the former, but
-only once the shape of the text is known to be shallow: before that, a hostile text could fill the memory.
+The decoder accepts duplicate keys, and gives at best the byte of a broken escape. Python's own parser finds duplicate keys,
+but it is used only once the nesting is known to be shallow: before that, a hostile text could fill the memory.
 """
 
 import json
@@ -90,7 +90,7 @@ def _backslashes_before(body: bytes, end: int) -> int:
 
 
 class _Repeated(Exception):
-    """A key stands twice."""
+    """A key occurs twice."""
 
 
 class _Pairs(list[tuple[str, object]]):

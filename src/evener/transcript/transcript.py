@@ -25,7 +25,7 @@ ELSEWHERE: tuple[type, ...] = (Stored, Remote)
 
 
 class Grown(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What there is: the first `size` of the names that are shared, each with what it stands for."""
+    """The first `size` of the names that are shared, each with its value."""
 
     _shared: dict[Hashable, tuple[int, object]] = {}
     _size: int = 0
@@ -104,7 +104,7 @@ class Growing(msgspec.Struct, eq=False, gc=False):
 
 
 class Node:
-    """One message on a path, with the path behind it. Compared by identity: that is what makes a prefix cheap to recognise."""
+    """One message on a path, with the path before it. Compared by identity, which makes recognising a prefix cheap."""
 
     __slots__ = ("base", "depth", "media", "message", "parent")
 
@@ -127,10 +127,10 @@ class Node:
 
 
 class PagedNode(Node):
-    """The last message of a path whose other messages are not in memory. They are loaded when they are first walked to.
+    """The last message of a path whose other messages are not in memory. They are loaded when they are first needed.
 
-    `load` gives the node before this one, at depth `depth - 1`. It may take as long as reading all of them does, and raises
-    what that raises.
+    `load` returns the node before this one, at depth `depth - 1`. It may take as long as reading all of them, and raises the
+    errors of that.
     """
 
     __slots__ = ("_before", "_load")
@@ -165,7 +165,7 @@ class PagedNode(Node):
 
 
 class Transcript:
-    """Messages and, apart from them, the system prompt: adapters decide where that goes on the wire.
+    """Messages and, separately, the system prompt: codecs decide where to put it.
 
     `append` and `extend` return a new transcript; the old one is unchanged and shares every message with the new one. A
     message's `parent_id` is set to the message before it; only the first message may name a parent that is not here.
