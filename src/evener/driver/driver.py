@@ -1,7 +1,7 @@
-"""Performs the plan's steps and appends what happened. The only concurrent code; it decides nothing.
+"""Performs the steps of the plan and appends what happened. The only concurrent code; it decides nothing.
 
-One path for everything: start, resume and retry all are "while there are steps, perform them". What must not happen twice is
-on disk before it happens. Cancelled at any point, it leaves a log that can be resumed.
+Starting, resuming and retrying are one loop: "while there are steps, perform them". A step that must not happen twice is on
+disk before it begins. Cancelled at any point, the driver leaves a log that can be resumed.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ FREE = Decimal(0)
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What a call may use. `settings` make its answer so short that it fits; None where it fits as it is."""
+    """What a call may use. `settings` limit its answer so that it fits; None if it fits unchanged."""
 
     held: Reservation
     settings: Settings | None = None
@@ -156,7 +156,7 @@ REFUSED = "A hook cancelled the prompt."
 
 
 class Hooking:
-    """Calls the hooks of a run. `warnings` is what went wrong with hooks that are not fatal."""
+    """Calls the hooks of a run. `warnings` are the errors of hooks that are not fatal."""
 
     def __init__(self, hooks: Hooks | None, teller: Teller) -> None:
         self._hooks = hooks
@@ -274,7 +274,7 @@ T = TypeVar("T")
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is made with: the same for every run of a harness."""
+    """The configuration of a run: the same for every run of a harness."""
 
     models: tuple[Askable, ...]
     specs: tuple[ToolSpec | HostedTool, ...]
@@ -321,7 +321,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver:
-    """One log under way. `show` gets what a caller sees; None shows nothing, and costs nothing. `slice` bounds its stay."""
+    """Runs one log. `show` receives the events for the caller; None shows nothing, and costs nothing. `slice` limits its
+    time in a slot.
+    """
 
     def __init__(
         self,
@@ -467,7 +469,7 @@ class Driver:
     async def _append(
         self, append: Callable[..., Awaitable[tuple[ev.Event, ...] | None]], events: tuple[ev.Event, ...]
     ) -> bool:
-        """Append and know events. False: they were not written, as a note came."""
+        """Append events and apply them. False if they were not written, because a note arrived."""
         events = events if self._clock is PRESENT else self._clock.dated(events)
         began = monotonic()
         self._staged = False  # also when this fails: the run then ends, and the log is read anew
@@ -596,7 +598,7 @@ class Driver:
         return await self._room_in_tree(found, self._budget.tree)
 
     async def _room_in_tree(self, room: Room, tree: "TreeBudget") -> Room | NoRoom:
-        """Room in the budget of the tree, too; without it what was reserved here is given back."""
+        """Reserve room in the budget of the tree, too. If there is none, release what was reserved here."""
         key = new_id()
         while (refused := await tree.reserve(key, room.held.cost)) is not None:
             if refused.final or not await self._wait_for_room():
@@ -618,7 +620,7 @@ class Driver:
         return f"{self.state.run}:{self.state.spent.requests}"
 
     async def _wait_for_room(self) -> bool:
-        """Let some time pass. False when there is no sense in waiting any longer."""
+        """Wait for some time. False if waiting any longer cannot help."""
         if self._staged:
             await self.record()
         await self._listener.during(pause(PATIENCE), until=self._is_cancelled)

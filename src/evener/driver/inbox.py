@@ -1,7 +1,7 @@
-"""Listening while something takes its time: what is said to a run is heard at once, and may end what is under way.
+"""Reads the inbox while a step takes time: a message to a run is read at once, and may end the present step.
 
-The work goes on in the task of the run. Who listens is a timer, and a task only when there may be something to hear: a step
-that is not disturbed costs no task. One listener belongs to one run.
+The step runs in the task of the run. A timer checks the inbox, and starts a task only when there may be something to read: a
+step that is not disturbed costs no task. One listener belongs to one run.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Listener:
-    """`look` reads what was said, and knows it when it returns."""
+    """`look` reads the inbox, and has applied its content when it returns."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look
@@ -92,7 +92,7 @@ class Listener:
 
 
 class _Watch:
-    """Work under way in a task, and what would end it. Once it is over, the work is cancelled."""
+    """A step that runs in a task, and what would end it. When that is complete, the step is cancelled."""
 
     __slots__ = ("_cancels", "_error", "_task", "over", "until")
 
@@ -120,7 +120,7 @@ class _Watch:
 
 
 class WritingOnWait:
-    """Calls `write` if what is done inside waits for anything. A tool that does not wait is done before."""
+    """Calls `write` if the code inside waits for anything. A tool that does not wait is finished before."""
 
     def __init__(self, write: Callable[[], Coroutine[object, object, object]]) -> None:
         self._write = write
@@ -143,7 +143,7 @@ class WritingOnWait:
 
 
 async def pause(seconds: float) -> bool:
-    """Let time pass."""
+    """Wait for some time."""
     await asyncio.sleep(seconds)
     return True
 

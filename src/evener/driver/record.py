@@ -1,4 +1,4 @@
-"""The events that a driver writes, and what a caller sees of a run meanwhile. Showing costs nothing without a watcher."""
+"""The events that a driver writes, and what its caller sees of a run meanwhile. Without a watcher, showing costs nothing."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class OutOfTime(Exception):
-    """What took too long was given up."""
+    """A step took too long and was abandoned."""
 
 
 class Clock(Protocol):
@@ -214,7 +214,7 @@ Show = Callable[[st.StreamEvent], None]
 
 
 class Teller:
-    """Numbers events and hands them on. `show` is None when no caller watches."""
+    """Numbers events and passes them on. `show` is None if no caller watches."""
 
     def __init__(self, place: st.Place, show: Show | None) -> None:
         self.place = place
@@ -249,7 +249,7 @@ class Teller:
 
 
 class AnswerProgress:
-    """One answer while it comes. Give it the deltas."""
+    """One answer during streaming. Give it the deltas."""
 
     def __init__(self, teller: Teller, shape: OutputShape | None) -> None:
         self._tell = teller.tell

@@ -1,7 +1,7 @@
-"""Keeps the requests of a thread within the windows of its models: measures, evicts, has summaries made.
+"""Keeps the requests of a thread within the windows of its models: measures, evicts, and requests summaries.
 
-What goes is decided by the pure functions of `evener.context`; here they are given what they need, and their outcome is
-written to the log. Each attempt is judged by its outcome: what made no room is not tried again for the same request.
+The pure functions of `evener.context` decide what to cut; this module gives them their input and writes their outcome to the
+log. Each attempt is judged by its outcome: what made no room is not tried again for the same request.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ UNKNOWN = RoomFacts()
 
 
 class RoomHost(Protocol):
-    """A driver, as far as room is made for it."""
+    """The part of a driver that making room needs."""
 
     @property
     def state(self) -> RunState: ...
@@ -76,7 +76,7 @@ class RoomHost(Protocol):
 
 
 class RoomMaking(Protocol):
-    """What a driver does before a request. `ContextKeeper` makes room; `evener.replay` plays back how it was made."""
+    """What a driver does before a request. `ContextKeeper` makes room; `evener.replay` plays back a recording of it."""
 
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
         """Return the events to write with the request; None when there is no room for it, and the log says so."""
@@ -88,10 +88,10 @@ class RoomMaking(Protocol):
 
 
 class ContextReport(msgspec.Struct, frozen=True):
-    """How full a model's window is. `tally` is the estimate by kind, `total` the anchored count of the next prompt.
+    """How full a model's window is. `tally` is the estimate by kind, `total` the token count of the next prompt.
 
-    `floor` is what can never be taken out. A `gate` of zeros: the window is not known. `messages` are those of the thread,
-    `left_out` those that requests no longer hold.
+    `floor` is what can never be cut. A `gate` of zeros: the window is unknown. `messages` counts those of the thread,
+    `left_out` those that requests no longer contain.
     """
 
     model: str
@@ -108,7 +108,7 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 class _Surround(msgspec.Struct, frozen=True):
-    """What does not depend on the messages. `size` is that of the frame."""
+    """The part of a request that does not depend on the messages. `size` is the size of the frame."""
 
     target: Origin
     rates: TokenRates
@@ -125,10 +125,10 @@ class _Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContextKeeper:
-    """`RoomMaking` for one thread. Keeps its counts, so that a turn costs what is new in it.
+    """`RoomMaking` for one thread. Keeps its counts, so that a turn costs only its new content.
 
-    `put_blob` keeps results that are taken out. `summarizer` is the model that writes summaries; None for the one asked.
-    `settings` are those of the agent: an output limit in them is room that a prompt does not have.
+    `put_blob` stores results that are cut. `summarizer` is the model that writes summaries; None for the run's own.
+    `settings` are those of the agent: their output limit is room that a prompt does not have.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""How long a run may keep its slot: a worker that has other runs, or that must stop, asks for it back between two steps.
+"""The time for which a run may keep its slot: a worker with other runs, or one that must stop, takes the slot back between
+two steps.
 
-Nothing is interrupted: the step under way ends, what happened is on disk, and any process can go on from there.
+Nothing is interrupted: the present step ends, its outcome is on disk, and any process can continue from there.
 """
 
 from time import monotonic, time
@@ -9,7 +10,7 @@ from time import monotonic, time
 class RunSlice:
     """One stay of a run in a slot. `longest_wait`: a run that must wait longer, in seconds, leaves the slot meanwhile.
 
-    After the stay, `rested` tells whether the run has more to do, and `until` when: seconds since 1970, 0 for now.
+    After the stay, `rested` says whether the run has more to do, and `until` when: seconds since 1970, 0 for now.
     """
 
     def __init__(self, seconds: float = float("inf"), *, longest_wait: float = float("inf")) -> None:

@@ -1,1 +1,1 @@
-"""The loop, as pure functions: fold the log into a state, plan the next steps."""
+"""The loop as pure functions: compute the state from events, plan the next steps."""

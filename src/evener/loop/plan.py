@@ -55,7 +55,7 @@ __all__ = [
 
 @final
 class CallModel(msgspec.Struct, frozen=True):
-    """Ask the model that stands at this place of the chain. `wait`: seconds to let pass first. `notices`: key and text."""
+    """Call the model at this place of the chain. `wait`: seconds to wait first. `notices`: key and text."""
 
     model: int = 0
     wait: float = 0.0
@@ -63,13 +63,13 @@ class CallModel(msgspec.Struct, frozen=True):
 
 
 class ContinueTurn(msgspec.Struct, frozen=True):
-    """The provider paused its turn: send it back as it is, so that it goes on."""
+    """The provider paused its turn: send the turn back unchanged, so that it continues."""
 
     model: int = 0
 
 
 class FetchMedia(msgspec.Struct, frozen=True):
-    """Media behind a URL must be at hand before the model can be asked."""
+    """Fetch media behind a URL before the model is called."""
 
     url: str
 
@@ -78,9 +78,9 @@ class FetchMedia(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Start a call. `again`: an earlier start was interrupted, and the tool may be repeated with the same key.
 
-    `verifying`: do not run it, ask its `verify` whether the interrupted start took effect. `final`: it is not run whatever
-    that says, for the interrupted start may still take effect. `arguments`: the JSON text of those that a person put in place
-    of the model's. `rule`: of the policy, if one allowed it.
+    `verifying`: do not run it; ask its `verify` whether the interrupted start took effect. `final`: it is not run whatever
+    `verify` returns, because the interrupted start may still take effect. `arguments`: the JSON text of the arguments with
+    which a user replaced the model's. `rule`: the rule of the policy that allowed it, if any.
     """
 
     call: ToolCall
@@ -97,9 +97,9 @@ class RunTool(msgspec.Struct, frozen=True):
 
 
 class SettleCall(msgspec.Struct, frozen=True):
-    """Give an interrupted call its honest result: it is unknown whether it took effect, and it is not run again.
+    """Give an interrupted call its true result: whether it took effect is unknown, and it is not run again.
 
-    `result`: what it gave, if a user knows that it happened. `why`: what the user has to say about it otherwise.
+    `result`: its result, if a user knows that it took effect. `why`: otherwise, what the user says about it.
     """
 
     call: ToolCall
@@ -108,7 +108,7 @@ class SettleCall(msgspec.Struct, frozen=True):
 
 
 class AskApproval(msgspec.Struct, frozen=True):
-    """Ask a user, who must decide before anything of this goes on."""
+    """Ask a user, who must decide before any of these steps continues."""
 
     interrupt: Interrupt
     questions: tuple[Question, ...]
@@ -125,11 +125,11 @@ class RefuseCall(msgspec.Struct, frozen=True):
 
 
 class Extend(msgspec.Struct, frozen=True):
-    """Go on beyond a limit with a fresh allowance, as a user allowed."""
+    """Continue beyond a limit with fresh limits, as a user allowed."""
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The run is over. `limit` is the one that it stops at."""
+    """The run is over. `limit` is the limit that it reached."""
 
     cause: StopCause
     detail: str = ""
@@ -147,7 +147,7 @@ LOST = "it was started and then interrupted: whether it took effect is unknown"
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What the policy says of a call, and the digest of the call as it would run now."""
+    """The verdict of the policy on a call, and the digest of the call as it would run now."""
 
     verdict: str = "allow"  # allow, deny, ask
     rule: str = ""
@@ -160,7 +160,7 @@ Judge = Callable[[ToolCall], Judgement]
 
 
 class ApprovalGate(msgspec.Struct, frozen=True):
-    """`judge` decides about calls; `interrupts` are the further points at which a user is asked."""
+    """`judge` decides about calls; `interrupts` are the further points that need a decision of a user."""
 
     judge: Judge | None = None
     interrupts: frozenset[Interrupt] = frozenset()
@@ -291,11 +291,11 @@ UNKNOWN = ToolFacts()
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What does not change during a run. `models` is the chain, the preferred one first.
+    """The values that do not change during a run. `models` is the chain, the preferred one first.
 
-    `fetches`: for each model, whether it must be given media that lie behind a URL. `shortens`: a conversation that a provider
-    refuses as too long is shortened before the next request. `choose` asks the user's router for the model of a new request; it
-    is given the model that would be asked otherwise.
+    `fetches`: for each model, whether it needs media behind a URL as bytes. `shortens`: a conversation that a provider
+    refuses as too long is shortened before the next request. `choose` calls the user's router for the model of a new
+    request, with the model that would be called otherwise.
     """
 
     models: tuple[str, ...]
@@ -320,7 +320,7 @@ Declared = ToolSpec | HostedTool
 
 
 class ToolOffer:
-    """The tools that requests declare where some are hidden: all others, and those that were revealed, in the usual order."""
+    """The tools that requests declare if some are hidden: all others, and those that were revealed, in the usual order."""
 
     def __init__(self, specs: tuple[Declared, ...], hidden: frozenset[str]) -> None:
         self._specs = specs

@@ -48,8 +48,8 @@ __all__ = [
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a run has used. `exact` is False where a price was not known, so that the cost is a lower bound; and where a request
-    was given up: if money is limited, it counts with the most that it may have cost.
+    """The usage of a run. `exact` is False if a price was unknown, so that the cost is a lower bound; and if a request was
+    abandoned: if the cost is limited, its upper bound is charged.
     """
 
     requests: int = 0
@@ -60,7 +60,7 @@ class Spent(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
     def with_nested(self, nested: Nested, counted: Nested | None = None) -> "Spent":
-        """With what runs inside a call used, of which so much was counted before."""
+        """Return the usage including that of the runs inside a call. `counted` is the part of it that was counted before."""
         before = counted or UNCOUNTED
         return Spent(
             self.requests + nested.requests - before.requests,
@@ -99,9 +99,9 @@ def _less(ours: Usage, theirs: Usage) -> Usage:
 
 @final
 class NoRoom(msgspec.Struct, frozen=True):
-    """A limit leaves no room for what comes next: `why` is a sentence, `hit` the same in numbers.
+    """A limit leaves no room for the next step: `why` is a sentence, `hit` the same in numbers.
 
-    `final`: no decision allows more here, as the limit is that of a run around this one, or is too small for any answer.
+    `final`: no decision can allow more here, because it is the limit of an outer run, or too small for any answer.
     """
 
     why: str
@@ -147,7 +147,7 @@ def exceeded(measures: Iterable[Measure]) -> NoRoom | None:
 
 
 def near(measures: Iterable[Measure], warn_at: float) -> list[tuple[str, str]]:
-    """Key and sentence for each limit of which that share is used."""
+    """Return key and sentence for each limit of which at least the share `warn_at` is used."""
     found = []
     for key, name, limit, used in measures:
         if float(used) >= warn_at * float(limit):
@@ -172,10 +172,11 @@ Health = Literal["good", "unsure", "forked", "lost", "refused"]
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What the provider of one model holds. `message` is the last one in it; empty when none of ours is.
+    """What the provider of one model stores. `message` is the last message in it; empty if none of ours is.
 
-    `unsure`: a request to a conversation came to no answer, so what is in it is unknown. `forked`: another branch speaks to
-    it. `lost`: the provider says that it is gone, in the words of `why`. `refused`: it keeps nothing for this account.
+    `unsure`: a request to a conversation got no answer, so its content is unknown. `forked`: another branch uses it. `lost`:
+    the provider says that it is gone; `why` has the provider's words. `refused`: the provider stores nothing for this
+    account.
     """
 
     model: str
@@ -205,12 +206,12 @@ def hold_request(standings: Standings, event: ev.ModelCalled, rests: ev.Held) ->
 
 
 def hold_reply(standings: Standings, model: str, event: ev.Replied, held: ev.Held) -> Standings:
-    """After an answer that the provider keeps."""
+    """Return what the provider stores after an answer that it keeps."""
     return _with(standings, Standing(model, held, event.message.id))
 
 
 def hold_failure(standings: Standings, model: str, event: ev.ModelFailed) -> Standings:
-    """After a request that failed."""
+    """Return what the provider stores after a request that failed."""
     known = standing_of(standings, model)
     if event.stale:
         known = known or Standing(model, ev.Held("chain", ""))
@@ -221,7 +222,7 @@ def hold_failure(standings: Standings, model: str, event: ev.ModelFailed) -> Sta
 
 
 def hold_fork(standings: Standings) -> Standings:
-    """On a fork: chains go on from where it began, conversations belong to the branch that it left."""
+    """Return what the provider stores for a fork: chains continue from the fork; conversations belong to the parent branch."""
     left = tuple(replace(one, health="forked") if one.held.mode == "conversation" else one for one in standings)
     return _with(left, Standing("", ev.Held("conversation", ""), health="forked"))
 
@@ -241,11 +242,11 @@ LEFT_OPEN = "Interrupted: it is not known whether this call took effect, and the
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """One call of the last answer, and how far it has come.
+    """One call of the last answer, and its progress.
 
-    `here`: it was started on this branch. `source` is the branch on which it was started before this one was forked off.
-    `abroad`: that start may still be under way where this branch cannot see it: on the branch it was started on, or with an
-    earlier holder whose death was not seen. `nested` is what the runs inside it used, as far as it is counted.
+    `here`: it was started on this branch. `source` is the branch that started it before this one was forked. `abroad`: that
+    start may still be running out of sight of this branch: on the branch that started it, or with an earlier lease holder
+    whose death was not seen. `nested` is the usage of the runs inside it, as far as it was counted.
     """
 
     call: ToolCall
@@ -260,7 +261,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A question of this turn, and its decision when there is one."""
+    """A question of this turn, and its decision if there is one."""
 
     approval: str
     interrupt: ev.Interrupt
@@ -270,7 +271,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """Everything that the next step depends on. `calls` are those of the last answer, in the model's order."""
+    """Everything on which the next step depends. `calls` are those of the last answer, in the model's order."""
 
     thread: str = ""
     harness: str = ""
@@ -330,7 +331,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the model's last answer leaves nothing to run."""
+        """True if the model's last answer leaves nothing to run."""
         reply = self.reply
         return reply is not None and (not self.calls or bool(reply.output or reply.ended))
 
@@ -549,7 +550,9 @@ def _still_counts(waiting: Waiting) -> bool:
 
 
 def _apply_question(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecided) -> RunState:
-    """Questions of an earlier asking are replaced; a decision counts for the asking it names, and once."""
+    """Return the state after a question or a decision. New questions replace earlier ones; a decision counts once, for its
+    question.
+    """
     match event:
         case ev.ApprovalAsked():
             asked = {question.key for question in event.questions}
@@ -567,7 +570,7 @@ def _apply_question(state: RunState, event: ev.ApprovalAsked | ev.ApprovalDecide
 
 
 def _at_time(state: RunState, at: float, **changes: object) -> RunState:
-    """Changes after work that took until `at`."""
+    """Return the state with these changes, after work that lasted until `at`."""
     return replace(state, spent=_add_work(state, at), last=at, **changes)
 
 
@@ -591,7 +594,7 @@ def _apply_prompt(state: RunState, event: ev.Prompted) -> RunState:
 
 
 def _tried_anew(context: ContextView | None) -> ContextView | None:
-    """A new run may try to compact again, whatever failed before it."""
+    """Return the context of a new run: it may try to compact again, whatever failed before it."""
     return context if context is None or not context.failed else replace(context, failed=0)
 
 

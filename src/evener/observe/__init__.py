@@ -1,4 +1,4 @@
-"""Observing runs: cost, spans (a fold of the log), where spans go, metrics. Nothing here changes what a run does."""
+"""Observing runs: cost, spans (computed from the log), exporters of spans, metrics. Nothing here changes what a run does."""
 
 from evener.observe.cost import Cost, price
 from evener.observe.trace_context import TraceContext, current_trace, join_trace

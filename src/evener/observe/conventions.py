@@ -1,7 +1,7 @@
 """The names of OpenTelemetry's GenAI semantic conventions, in one place: span names, attributes, message shapes. Pure.
 
-They are in development (repository semantic-conventions-genai), and no package has the present names, so they are spelled here.
-What the cache wrote has two spellings, and backends read one or the other: both are given.
+The conventions are in development (repository semantic-conventions-genai), and no package has the present names, so they are
+defined here. Tokens written to a cache have two spellings, and each backend reads one of them: both are given.
 """
 
 import string

@@ -74,7 +74,7 @@ HERE = re.compile(r"localhost|::1|127(?:\.\d{1,3}){3}")
 
 
 class Cost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """US dollars. When not `exact` it is a lower bound, and `why` says in a sentence what is missing from it.
+    """US dollars. If not `exact`, it is a lower bound, and `why` says in a sentence what is missing.
 
     Costs can be added: the sum is exact only if both are.
     """
@@ -154,7 +154,7 @@ def _look_up(usage: Usage, provider: str, model: str, url: str, hour_writes: boo
 
 
 class _Rates(msgspec.Struct, frozen=True):
-    """US dollars per token, for calls with fewer input tokens than `below`: larger ones may have a tier of their own."""
+    """US dollars per token, for calls with fewer input tokens than `below`: larger calls may have a different price."""
 
     uncached: Decimal
     read: Decimal

@@ -1,4 +1,6 @@
-"""What leaves a process of its spans: redacted attributes, as lines of JSON. Pure but for the secrets that it takes out."""
+"""The part of the spans that leaves a process: redacted attributes, as lines of JSON. Pure except for the secrets that it
+removes.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -122,7 +124,9 @@ def may_look_like_key(text: str) -> bool:
 
 
 class _RedactedTexts(dict[str, str]):
-    """Texts without secrets. The spans of a run say the same again and again, and looking for all shapes of keys is dear."""
+    """A cache of texts without secrets. The spans of a run repeat the same texts, and searching for all forms of keys is
+    expensive.
+    """
 
     def __init__(self, funnel: Funnel) -> None:
         super().__init__()

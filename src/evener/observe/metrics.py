@@ -1,4 +1,6 @@
-"""Metrics of runs in Prometheus' text format: tokens, cost, latency, time to first token, errors. A fold of events; no I/O."""
+"""Metrics of runs in Prometheus' text format: tokens, cost, latency, time to first token, errors. Computed from events; no
+I/O.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -30,7 +32,7 @@ HELP = {
 
 
 class Metrics:
-    """Sums over events. Feed each log in its order: a request belongs to the answer that follows it."""
+    """Sums over events. Add each log in its order: a request belongs to the answer that follows it."""
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, Labels], float | Decimal] = defaultdict(int)

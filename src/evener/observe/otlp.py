@@ -1,7 +1,7 @@
-"""Sends spans to a collector by OTLP over HTTP, with OpenTelemetry's SDK: the extra `otel`. Loaded when it is used.
+"""Sends spans to a collector by OTLP over HTTP, with OpenTelemetry's SDK: the extra `otel`. Loaded only if it is used.
 
-The batch processor has a bounded queue and a thread of its own, so a dead collector costs the caller nothing. Further headers
-are read by the SDK from OTEL_EXPORTER_OTLP_HEADERS.
+The batch processor has a bounded queue and its own thread, so a dead collector costs the caller nothing. The SDK reads
+further headers from OTEL_EXPORTER_OTLP_HEADERS.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Spans of a log: a fold of its events. Pure: no I/O, no clock, and nothing in the loop knows of it.
+"""Spans of a log, computed from its events. Pure: no I/O, no clock; nothing in the loop depends on it.
 
 A run is an `invoke_agent` span and a trace of its own, unless its prompt names a caller's span. Inside it: a span for each
-request, each call (from its first start to its result, however often it was started), each wait for a decision, and each pause
-before a retry. Past runs give the same spans with the same ids as live ones.
+request, each call (from its first start to its result, however often it was started), each wait for a decision, and each
+pause before a retry. Past runs give the same spans with the same ids as live ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,8 @@ GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
 class TraceSpan(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One span. Times are seconds since 1970; `end` is 0 while it is open. `seq` is the number of the event that began it.
 
-    `error` is the class of what went wrong. `content` holds attributes with what was said: they leave only where capture is on.
+    `error` is the class of the error. `content` has attributes with texts of the conversation: they are exported only if
+    capturing content is switched on.
     """
 
     kind: SpanKind
@@ -91,7 +92,7 @@ class _Common(msgspec.Struct, frozen=True):
 
 
 class _SpanFold:
-    """The fold. `_calls`, `_questions` and `_request` are the spans that are open."""
+    """The state of the computation. `_calls`, `_questions` and `_request` are the open spans."""
 
     def __init__(self, log: str, agent: str, events: Sequence[ev.Event], first: int, *, content: bool) -> None:
         self.spans: list[TraceSpan] = []

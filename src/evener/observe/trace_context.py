@@ -1,7 +1,7 @@
-"""W3C trace context: the `traceparent` that a caller gave, and the one that goes on to providers, tools and MCP servers.
+"""W3C trace context: the `traceparent` of a caller, and the one that is sent to providers, tools and MCP servers.
 
-Ids are those of the log, or hashes of what it says, so a span has the same id whenever it is exported. Nothing is passed on
-unless a caller gave a `traceparent`: by default a request has no header that it did not have before.
+Ids are those of the log, or hashes of its content, so a span has the same id whenever it is exported. Nothing is sent unless
+a caller gave a `traceparent`: by default, requests have no such header.
 """
 
 import re
@@ -24,7 +24,7 @@ KNOWN = 0b11
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """A place in a trace: hex ids of the trace and of the span. `passed_on`: requests and tools are told of it."""
+    """A position in a trace: hex ids of the trace and of the span. `passed_on`: requests and tools get it."""
 
     trace: str
     span: str
@@ -38,9 +38,9 @@ class TraceContext(msgspec.Struct, frozen=True):
 
 
 class InnerSpan(msgspec.Struct, frozen=True):
-    """The place of a request or a call of a run, as the fold of the log names it. `outer` is the place around the run.
+    """The position of a request or a call in a run's trace. `outer` is the position of what is around the run.
 
-    Reads like a `TraceContext`. Most tools never ask for its ids: they are computed on demand.
+    It has the attributes of a `TraceContext`. Most tools never read its ids: they are computed on demand.
     """
 
     run: str

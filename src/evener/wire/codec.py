@@ -1,4 +1,4 @@
-"""The interface of every wire: a codec is a frozen record of pure functions, no base class. No I/O."""
+"""The interface of every wire: a codec is a frozen record of pure functions, without a base class. No I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

@@ -179,7 +179,7 @@ class _Error(msgspec.Struct):
 
 
 class _Relayed(msgspec.Struct):
-    """The error of the upstream provider, which a relaying provider passes on: a text, often JSON."""
+    """The error of an upstream provider, passed on by a relaying provider: a text, often JSON."""
 
     raw: str = ""
 
@@ -192,7 +192,7 @@ class _Flaw(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    """An HTTP error, an `error` event or a failed answer: the error is an object, a text, or stands at the top."""
+    """An HTTP error, an `error` event or a failed answer: the error is an object, a text, or the body itself."""
 
     error: _Error | str | None = None
     message: str | None = None

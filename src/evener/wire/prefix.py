@@ -256,10 +256,10 @@ MarkPlace = tuple[int, str]
 class Fragment(msgspec.Struct, frozen=True, gc=False):
     """One exchange on the wire.
 
-    `marks` lists, in order, where a mark may stand. `lean` is the same exchange without its thinking, for rows that replay
-    only the latest. `first` names the first message. Traits: `assistant_first`, `assistant_last`; `asks`, a person spoke in
-    it, so that earlier thinking is history; `paused`, the provider wants it back; `bare_calls`, it has calls and no thinking;
-    `marked`, a cache mark was asked for in it.
+    `marks` lists, in order, the places for marks. `lean` is the same exchange without its reasoning, for rows that replay
+    only the latest. `first` names the first message. Traits: `assistant_first`, `assistant_last`; `asks`: a user wrote in
+    it, so earlier reasoning is history; `paused`: the provider needs it back; `bare_calls`: it has calls and no reasoning;
+    `marked`: it requests a cache mark.
     """
 
     data: bytes
@@ -271,7 +271,7 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
 
 
 class PrefixKey(msgspec.Struct, frozen=True):
-    """All that shapes a fragment besides its messages. A prefix made under another key cannot be reused."""
+    """Everything that affects a fragment beside its messages. A prefix made with another key cannot be reused."""
 
     parts: tuple[object, ...]
     rules: RepairRules
@@ -312,7 +312,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 
 
 class LazyChain(msgspec.Struct, eq=False, gc=False):
-    """The fingerprint of all that stands before an exchange, while that is written. Computed if a seal asks for it."""
+    """The fingerprint of everything before an exchange that is being written. Computed only if a seal needs it."""
 
     prior: Prefix
     fresh: list[Fragment]
@@ -405,7 +405,7 @@ ASKS, MARKED = frozenset(("asks",)), frozenset(("marked",))
 
 
 class ExchangeWriter(msgspec.Struct, eq=False, gc=False):
-    """The bytes of an exchange while it is written."""
+    """The bytes of an exchange that is being written."""
 
     ask: Ask
     quirks: Quirks

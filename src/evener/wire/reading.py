@@ -362,7 +362,7 @@ def _repair_text(text: bytes, notices: list[Notice]) -> bytes:
 
 
 class _Mending:
-    """One text while it is mended."""
+    """One text that is being mended."""
 
     def __init__(self, carrying: Carrying, notices: list[Notice]) -> None:
         self.carrying = carrying

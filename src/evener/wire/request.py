@@ -1,4 +1,6 @@
-"""A request as it is sent, and what all encoders write around its messages: names, cache marks, tools, settings. Pure."""
+"""A request as it is sent, and everything that encoders write around its messages: names, cache marks, tools, settings.
+Pure.
+"""
 
 import math
 import re
@@ -30,9 +32,10 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What stands before the messages in a prefix: each tool and each part of the system prompt, without cache marks.
+    """What precedes the messages in a prefix: each tool and each part of the system prompt, without cache marks.
 
-    `source` is what it was made from, so that it can be reused. `seed` is where the chain over the messages begins.
+    `source` is the value from which it was made, so that it can be reused. `seed` is the start of the chain over the
+    messages.
     """
 
     tools: tuple[bytes, ...]
@@ -44,11 +47,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, gc=False):
-    """A request, ready to send. Give it back as `prior` for the next call of the same conversation.
+    """A request, ready to send. Pass it as `prior` to the next call of the same conversation.
 
-    `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will hold the conversation
-    from here on: `chain`, `conversation`, or empty for not at all. `fixed` is what the wire has made of all but the messages;
-    only the wire itself reads it. `resumed`: the provider holds a part of the conversation.
+    `names` maps tool names on the wire back to ours, where they differ. `keeps` is how the provider will store the
+    conversation from here on: `chain`, `conversation`, or empty for not at all. `fixed` is the encoding of everything except
+    the messages; only the wire reads it. `resumed`: the provider stores a part of the conversation.
     """
 
     path: str
@@ -156,11 +159,11 @@ MOST_MOVING = 2
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The marks that are wanted, whatever the messages are: those before them in order, and limits for those in them.
+    """The requested marks, whatever the messages are: those before the messages in order, and limits for those in them.
 
-    `room` is the most marks of a request, `ttls` are the lifetimes, the shortest first. `moving` is the lifetime of the marks
-    that move with the newest messages; empty when none do. `off`: no marks at all are wanted. `usual` are the marks on
-    `places` where these and the moving ones have room, with the lifetimes that they want; else None.
+    `room` is the upper bound for the marks of a request, `ttls` are the lifetimes, the shortest first. `moving` is the
+    lifetime of the marks that move with the newest messages; empty if none do. `off`: no marks at all are requested. `usual`
+    are the marks on `places` if they and the moving ones fit, with the lifetimes that they request; else None.
     """
 
     room: int
@@ -356,7 +359,7 @@ BEGIN = b'{"role":"user","content":"(The conversation begins with the assistant.
 
 
 class Fixed(msgspec.Struct, frozen=True, eq=False):
-    """What a wire makes of all of an ask but its messages: the same `source` always gives the same."""
+    """A wire's encoding of everything in an ask except its messages: the same `source` always gives the same."""
 
     source: RequestSource
 
@@ -369,9 +372,10 @@ W = TypeVar("W", bound=str)
 
 
 class KeptRequests(Generic[F]):
-    """Caches what is fixed in the requests of a conversation, or of many with one model: they differ in their messages only.
+    """Caches the fixed part of the requests of a conversation, or of many with one model: only their messages differ.
 
-    It is made again when something else has changed, else taken from the prior request or from the last that was made here.
+    It is encoded again if something else has changed; otherwise it is taken from the prior request or from the last one made
+    here.
     """
 
     __slots__ = ("_kind", "_last", "_make")

@@ -34,7 +34,7 @@ NOTES = ("description", "title", "default", "examples", "deprecated")
 
 
 class Unfit(Exception):
-    """Why a schema cannot be had in a dialect."""
+    """The reason why a dialect cannot express a schema."""
 
 
 def resolve_reference(ref: str, whole: Node) -> Node:
@@ -194,13 +194,14 @@ def _lower(kind: object) -> object:
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schema of one wire may hold. `known` lists the only keywords it takes; without it, all but the `banned` ones.
+    """What a schema of one wire may contain. `known` lists the only allowed keywords; without it, all but the `banned` ones
+    are allowed.
 
-    `strict`: objects are closed and every value has a type. `all_required`: also, every property is required.
-    `refs`: anywhere, only beside keywords with a dollar, only alone, or nowhere. `enums`: what an enum may list.
-    `nullable`: null is a flag and no type. `whole_lists`: a list says what it holds, only described properties are required,
-    and only texts have enums. `listed`: only the first of these. `booleans`: true and false are schemas. `root_properties`: the
-    root lists its properties, be there none.
+    `strict`: objects are closed and every value has a type. `all_required`: also, every property is required. `refs`:
+    anywhere, only beside keywords with a dollar, only alone, or nowhere. `enums`: what an enum may list. `nullable`: null is
+    a flag and not a type. `whole_lists`: a list has a schema for its items, only described properties are required, and only
+    texts have enums. `listed`: only the first of these. `booleans`: true and false are schemas. `root_properties`: the root
+    lists its properties, even if it has none.
     """
 
     strict: bool = False
@@ -302,7 +303,7 @@ def transform(schema: str, dialect: Dialect, owner: Owner = OUTPUT) -> tuple[str
 
 
 class _Fitter:
-    """One schema on its way into a dialect."""
+    """One schema that is being rewritten for a dialect."""
 
     def __init__(self, dialect: Dialect, whole: Node) -> None:
         self.dialect = dialect

@@ -69,8 +69,9 @@ PartDelta = d.CallBegun | d.CallEnded | d.HostedAdded | d.MediaAdded | d.SealAdd
 
 
 class Assembler(msgspec.Struct, gc=False):
-    """Add deltas, then take the reply. A stream that failed raises its error; one that never stopped, or that left a call
-    open, has no reply."""
+    """Add deltas, then take the reply. A stream that failed raises its error; one without an end, or with an open call, has
+    no reply.
+    """
 
     _parts: dict[int, _Part] = {}
     _notices: list[tuple[str, str]] = []
