@@ -4,11 +4,14 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evener.store import SqliteStore
-from evener.store.sqlite.identity import StoreGone
+from evener.store.sqlite import identity
+from evener.store.sqlite.identity import FileIdentity, Files, StoreGone, StoreLinked
+from evener.store.sqlite.store import SqliteLog
 from tests.store.stores import flaws, opened, run, said, texts
 
 
@@ -129,3 +132,110 @@ def test_a_new_store_begins_afresh_where_one_was_deleted(tmp_path: Path) -> None
 
     run(scenario())
     assert flaws(path) == []
+
+
+def without_its_locks(path: Path) -> None:
+    path.with_name(path.name + "-shm").unlink()
+
+
+def with_another_log(path: Path) -> None:
+    shutil.copy(path.with_name(path.name + "-wal"), path.with_name("copy"))
+    os.replace(path.with_name("copy"), path.with_name(path.name + "-wal"))
+
+
+def linked_from_another_folder(path: Path) -> None:
+    os.link(path, path.parent.parent / "other.db")
+
+
+def moved_with_its_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+LATER = ACCIDENTS | {
+    act.__name__: act for act in (without_its_locks, with_another_log, linked_from_another_folder, moved_with_its_folder)
+}
+
+
+def let_time_pass(folder: Path) -> None:
+    """Return when the file system would give a change of this folder another time than it has."""
+    probe = folder.parent / "probe"
+    probe.touch()
+    while probe.stat().st_ctime_ns <= folder.stat().st_ctime_ns:
+        probe.touch()
+
+
+@pytest.mark.parametrize("accident", LATER)
+def test_accidents_are_noticed_when_the_folder_had_not_changed_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accident: str
+) -> None:
+    path = tmp_path / "folder" / "evener.db"
+    monkeypatch.setattr(identity, "SETTLED", 0.0)
+    store = SqliteStore(path)
+
+    async def before() -> SqliteLog:
+        log = await store.create("a", opened(), holder="me")
+        let_time_pass(path.parent)
+        for _ in range(3):
+            await log.append(said("mine"))
+        assert store._presence._found is not None
+        return log
+
+    async def after(log: SqliteLog) -> None:
+        for _ in range(2):
+            with pytest.raises((StoreGone, StoreLinked), match="nothing of this was stored"):
+                await log.append(said("lost"))
+        await store.aclose()
+
+    log = run(before())
+    LATER[accident](path)
+    run(after(log))
+
+
+def three_files(path: Path) -> tuple[FileIdentity, Files]:
+    """Return the identity of a file with those of SQLite beside it."""
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).write_bytes(b"")
+    files = identity._files(path)
+    known = FileIdentity(path)
+    known.opened()
+    return known, files
+
+
+def test_while_the_folder_does_not_change_each_check_looks_at_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "evener.db"
+    known, files = three_files(path)
+    looks: list[str] = []
+    stat = os.stat
+
+    def look(name: str | Path, **how: bool) -> os.stat_result:
+        looks.append(str(name))
+        return stat(name, **how)
+
+    monkeypatch.setattr(os, "stat", look)
+    changed = clock = tmp_path.stat().st_ctime
+    monkeypatch.setattr(identity, "time", lambda: clock)
+    for age, least in ((1.0, [path, tmp_path, f"{path}-wal", f"{path}-shm"]), (1.5, [path, f"{path}-wal", f"{path}-shm"])):
+        clock, looks[:] = changed + age, []
+        known.check_beside(files)
+        assert looks == list(map(str, least)), "it has changed lately"
+    clock += identity.SETTLED
+    known.check_beside(files)
+    looks.clear()
+    known.check_beside(files)
+    assert looks == [str(path), str(tmp_path)]
+
+
+def test_a_folder_that_has_just_changed_is_not_relied_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system may give two changes the same time."""
+    path = tmp_path / "evener.db"
+    known, files = three_files(path)
+    rounded = SimpleNamespace(st_ctime_ns=int(tmp_path.stat().st_ctime) * 10**9)
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda name, **how: rounded if str(name) == str(tmp_path) else stat(name, **how))
+    for _ in range(3):
+        known.check_beside(files)
+    without_its_log(path)
+    with pytest.raises(StoreGone):
+        known.check_beside(files)

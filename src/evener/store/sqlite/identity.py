@@ -10,8 +10,9 @@ import os
 import stat
 import struct
 import sys
+from math import inf
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 import msgspec
 
@@ -27,6 +28,9 @@ PAUSE = 0.01
 LONGEST_WAIT = 2.0
 """Seconds in which another process may be about to open or to close the store."""
 LONGEST_NOTE = 400
+SETTLED = 3.0 if os.name == "posix" else inf
+"""Seconds. Only if a folder has not changed for longer is its time sure to be another one after the next change: file systems
+round their times, some to two seconds. Windows never changes this time."""
 
 
 class StoreGone(StoreError):
@@ -52,7 +56,10 @@ class FileIdentity:
         self._path = str(path)
         self._names = tuple({str(path), str(given or path)})
         self._wal, self._shm = f"{path}-wal", f"{path}-shm"
+        self._folder = str(path.parent)
         self._file: Identity | None = None
+        self._found: tuple[Files, int] | None = None  # which files lay beside it, and the time of the folder at that moment
+        self._settles = 0.0  # until then there is no use in looking at the folder
         self._broken = ""
 
     def check(self) -> None:
@@ -73,21 +80,36 @@ class FileIdentity:
     def check_beside(self, files: Files) -> None:
         """Check the file, and that SQLite's own files are still there: what was acknowledged may be nowhere else.
 
-        Without them the file must not be opened again while another connection is open. This is done twice with each write. Of
-        what `stat` returns, `[2:0:-1]` is the device and the inode, `[3]` the number of names: cheaper than attributes.
+        Without them the file must not be opened again while another connection is open. This is done twice with each write, so
+        it is kept cheap: creating, deleting or renaming a file changes the time of its folder. While that stays the same, the
+        files beside the store are those that were found. A second name may be in another folder, so the store itself is looked
+        at each time. Of what `stat` returns, `[2:0:-1]` is the device and the inode.
         """
-        stat = os.stat
+        now, look = time(), os.stat
         try:
             for name in self._names:
-                found = stat(name)
-                if self._broken or found[2:0:-1] != self._file or found[3] != 1:
+                found = look(name)
+                if (found.st_dev, found.st_ino) != self._file or found.st_nlink != 1 or self._broken:
                     break
             else:
-                if stat(self._wal)[2:0:-1] == files.wal and stat(self._shm)[2:0:-1] == files.shm:
+                changed = look(self._folder).st_ctime_ns if now > self._settles else 0
+                if (files, changed) == self._found:
+                    return
+                if look(self._wal)[2:0:-1] == files.wal and look(self._shm)[2:0:-1] == files.shm:
+                    if changed:
+                        self._remember(files, changed, now)
                     return
         except OSError:
             pass
         self._find_fault(files)
+
+    def _remember(self, files: Files, changed: int, now: float) -> None:
+        """Remember that these files were there, if the time of the folder tells; else when it will tell."""
+        settles = changed / 1e9 + SETTLED
+        if now > settles:
+            self._found = files, changed
+        else:
+            self._settles = settles
 
     def _find_fault(self, files: Files) -> None:
         """Raise for what is not as it was. Some of it may be missing from the start."""
