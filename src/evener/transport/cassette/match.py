@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from evener.transcript.scan import short
+from evener.transcript.scan import is_deeper, short
 from evener.transport.cassette.scrub import CREDENTIAL, query_parts, split_url
 
 DEEPEST = 200
@@ -58,7 +58,7 @@ def as_json(body: bytes) -> Json | None:
         _canonical(value).encode()
     except (ValueError, RecursionError):
         return None
-    return value if _shallow(value) and isinstance(value, (dict, list)) else None
+    return value if not is_deeper(value, DEEPEST) and isinstance(value, (dict, list)) else None
 
 
 def find_nearest(recorded: Sequence[Compared], used: Iterable[int], sent: Compared) -> int:
@@ -108,24 +108,6 @@ def refuse_constant(word: str) -> object:
 
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _shallow(value: object) -> bool:
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [child for parent in level for child in _children(parent)]
-        if not level:
-            return True
-    return False
-
-
-def _children(value: object) -> Iterable[object]:
-    match value:
-        case dict():
-            return value.values()
-        case list():
-            return value
-    return ()
 
 
 Difference = tuple[str, object, object]

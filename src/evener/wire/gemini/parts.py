@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from evener.transcript.blocks import HostedBlock, Remote, Seal, Source, Uploaded
-from evener.wire.prefix import dumps, fields, word
+from evener.wire.prefix import dumps, fields, value_in, word
 from evener.wire.reading import Fields, Items
 from evener.wire.request import lettered_name
 
@@ -54,17 +54,9 @@ def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
 
 def _line(own: dict[str, msgspec.Raw], kind: str, inner: dict[str, msgspec.Raw]) -> str:
     named = [kind or next(iter(own), "empty part"), word(inner.get("toolType")), word(inner.get("outcome"))]
-    said = " ".join(text for name in READABLE if name in inner for text in _words(_value(inner[name]), 0))
+    said = " ".join(text for name in READABLE if name in inner for text in _words(value_in(inner[name]), 0))
     text = " ".join(name for name in named if name) + (f": {said}" if said else "")
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
-
-
-def _value(raw: msgspec.Raw) -> object:
-    """Return the decoded JSON; None where it is too deep or a number is too large."""
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
 
 
 def _words(value: object, depth: int) -> Iterator[str]:

@@ -32,7 +32,7 @@ from evener.wire.media import (
     read_url,
     url_of,
 )
-from evener.wire.prefix import MESSAGE, ExchangeWriter, dumps, fields, placeholder, why_not_own, why_shut, word
+from evener.wire.prefix import MESSAGE, ExchangeWriter, dumps, fields, placeholder, value_in, why_not_own, why_shut, word
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields, read_breakpoint, read_control, read_fields
 
@@ -51,18 +51,10 @@ def hosted_block(raw: msgspec.Raw, provider: str = "") -> HostedBlock:
     """Return a part, or a whole message or field of one, that has no neutral word."""
     own = fields(raw)
     name = word(own.get("type")) or word(own.get("role")) or next(iter(own), "")
-    said = " ".join(_list_readable(_decode(raw), 0, named=False))
+    said = " ".join(_list_readable(value_in(raw), 0, named=False))
     text = f"{name}: {said}" if said else name
     short = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
     return HostedBlock(bytes(raw).decode(), WIRE, short, provider=provider)
-
-
-def _decode(raw: msgspec.Raw) -> object:
-    """Return the value; nothing when it is JSON that cannot be had as one (too deep, a number too large)."""
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
 
 
 def _list_readable(value: object, depth: int, *, named: bool) -> Iterator[str]:

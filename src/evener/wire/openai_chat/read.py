@@ -14,7 +14,6 @@ from evener.transcript.ask import (
     Ask,
     Cache,
     Choice,
-    Extra,
     HostedTool,
     OutputSchema,
     Reasoning,
@@ -40,7 +39,7 @@ from evener.wire.openai_chat.encode import list_settings
 from evener.wire.openai_chat.parts import FIELD, REFUSAL, WIRE, hosted_block, read_mark, read_part, seal_text
 from evener.wire.prefix import dumps, fields, free_arguments, text_in
 from evener.wire.quirks import Quirks
-from evener.wire.reading import Fields, Items, raw_text, read_control, read_fields, reading
+from evener.wire.reading import Fields, Items, raw_text, read_control, read_fields, reading, with_rest
 from evener.wire.request import SCALE, read_settings
 
 CALLED = ("function", "custom")
@@ -209,8 +208,7 @@ class _Reader:
             state=State(store=body.flag("store")) if bytes(body.peek_raw("store")) == b"true" else State(),
             stream=self._read_stream(),
         )
-        rest = body.rest_text()
-        return replace(ask, extra=(Extra(WIRE, rest, provider=self.target.provider),)) if rest else ask
+        return with_rest(ask, body)
 
     def _read_stream(self) -> bool:
         stream = self.body.flag("stream") or False
