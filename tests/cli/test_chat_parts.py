@@ -64,6 +64,19 @@ def test_a_redraw_fills_a_screen_of_any_size() -> None:
         assert stage.terminal.text == "one two three four five six seven\nend\n>\nstatus"
 
 
+def test_what_no_longer_fits_after_a_resize_scrolls_away_and_is_not_lost() -> None:
+    words = [f"word{number}" for number in range(40)]
+    with Stage(60, 10) as stage:
+        stage.say(*lines("begin", " ".join(words[:20])))
+        stage.screen.say(*lines(" ".join(words[20:])))
+        stage.resize(20, 6)  # what is in sight does not fit, nor what is new
+        stage.draw()
+        assert "".join(stage.terminal.whole.split()).endswith("begin" + "".join(words) + ">status")
+        stage.resize(20, 4)  # the terminal has scrolled the rest away itself
+        stage.draw()
+        assert stage.terminal.whole.count("word39") == 1
+
+
 def test_the_status_has_tokens_cache_cost_and_context() -> None:
     tally = Tally()
     assert tally.status("m") == "m"

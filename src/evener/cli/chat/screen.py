@@ -115,7 +115,7 @@ class Screen:
         """Remove what was added since the mark. Return False, and do nothing, if a part of it has scrolled away."""
         waiting = min(self._since, len(self._new))
         printed = self._since - waiting
-        taken = sum(self._rows(part) for part in list(self._said)[len(self._said) - printed :])
+        taken = sum(self._rows(part, self.width) for part in list(self._said)[len(self._said) - printed :])
         if printed > len(self._said) or taken + self._live > self.height:
             return False
         del self._new[len(self._new) - waiting :]
@@ -151,18 +151,23 @@ class Screen:
         self.output.flush()
 
     def redraw(self, app: Application[int]) -> None:
-        """Print everything that fits again, at the current size of the terminal."""
-        self._size = self.output.get_size()
+        """Print everything that fits again, at the current size of the terminal.
+
+        What would be lost is printed even if it does not fit: what is new, and what a narrower terminal has cut.
+        """
+        before, self._size = self._size, self.output.get_size()
+        kept = len(self._new) + (self._count_in_sight(before) if self._size.columns < before.columns else 0)
         self._said.extend(self._new)
         self._new, self._taken = [], 0
         app.renderer.erase()
         rows = app.layout.container.preferred_height(self._size.columns, self._size.rows).preferred
         room, shown = self._size.rows - rows, []
-        for part in reversed(self._said):
-            if room <= 0:
+        for number, part in enumerate(reversed(self._said)):
+            if room <= 0 and number >= kept:
                 break
-            shown.append("".join(f"{line}\r\n" for line in self._lines(part)[-room:]))
-            room -= self._rows(part)
+            lines = self._lines(part)
+            shown.append("".join(f"{line}\r\n" for line in (lines if number < kept else lines[-room:])))
+            room -= self._rows(part, self.width)
         self.output.write_raw("".join(("\x1b[H\x1b[2J", *reversed(shown))))
 
     def leave(self) -> None:
@@ -170,9 +175,9 @@ class Screen:
         self._print()
         self.release()
 
-    def render(self, part: RenderableType) -> str:
-        """Return a part as text with colour codes."""
-        self._console.width = self.width
+    def render(self, part: RenderableType, width: int = 0) -> str:
+        """Return a part as text with colour codes, at the width of the terminal unless another is given."""
+        self._console.width = width or self.width
         with self._console.capture() as made:
             self._console.print(part, crop=False, end="")
         return made.get()
@@ -184,8 +189,18 @@ class Screen:
         self._said.extend(self._new)
         self._new, self._taken = [], 0
 
-    def _lines(self, part: RenderableType) -> list[str]:
-        return self.render(part).split("\n")[:-1]
+    def _lines(self, part: RenderableType, width: int = 0) -> list[str]:
+        return self.render(part, width).split("\n")[:-1]
 
-    def _rows(self, part: RenderableType) -> int:
-        return sum(max(1, len(chop_cells(COLOURS.sub("", line), self.width))) for line in self._lines(part))
+    def _rows(self, part: RenderableType, width: int) -> int:
+        return sum(max(1, len(chop_cells(COLOURS.sub("", line), width))) for line in self._lines(part, width))
+
+    def _count_in_sight(self, size: Size) -> int:
+        """Return how many of the last parts were on a screen of this size, the first of them perhaps in part."""
+        room, count = size.rows - self._live, 0
+        for part in reversed(self._said):
+            if room <= 0:
+                break
+            room -= self._rows(part, max(NARROWEST, size.columns))
+            count += 1
+        return count
