@@ -13,9 +13,11 @@ HELP = (
     "sys.stdout = sys.__stdout__"
 )
 HARNESS = "from evener import Harness"
+TRANSPORT = "import evener.transport.http"
 CASES = {
     IMPORT: "acp anthropic argparse asyncio email google http mcp openai pydantic sqlite3 ssl urllib.request".split(),
     HARNESS: "anthropic anyio asyncio email google httptools jsonschema_rs mcp openai pydantic re2 sqlite3 ssl urllib".split(),
+    TRANSPORT: "hashlib httptools json random".split(),
     HELP: "acp ag_ui anthropic anyio asyncio evener.acp evener.mcp evener.web google mcp openai pydantic sqlite3 ssl starlette "
     "uvicorn yaml".split(),
 }
@@ -43,6 +45,11 @@ def test_importing_the_harness_loads_nothing_that_only_a_run_needs() -> None:
     """What a harness is made of is loaded when one is made."""
     assert unwanted(HARNESS, CASES[HARNESS] + TERMINAL) == []
     assert len(loaded(HARNESS)) < 208  # half of the 417 that it once took
+
+
+def test_the_transport_loads_nothing_that_a_plain_request_does_not_need() -> None:
+    """A parser of chunks waits for the first chunked answer, what retries and secrets need for these."""
+    assert unwanted(TRANSPORT, CASES[TRANSPORT]) == []
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -13,8 +13,6 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
-import httptools
-
 from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
 from evener.transport.exchange import Deadlines, timed_out
 
@@ -296,9 +294,12 @@ class Framing:
 class _Chunks:
     """A chunked body, parsed by llhttp. `followed`: bytes came after the body."""
 
-    __slots__ = ("_parser", "_sink")
+    __slots__ = ("_parser", "_refusals", "_sink")
 
     def __init__(self) -> None:
+        import httptools
+
+        self._refusals = (httptools.HttpParserError, httptools.HttpParserUpgrade)
         self._sink = _Sink()
         self._parser = httptools.HttpResponseParser(self._sink)
         self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad chunk sizes
@@ -325,7 +326,7 @@ class _Chunks:
             return []
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except self._refusals:
             if not sink.ended:
                 raise NotHttp from None
             sink.followed = True

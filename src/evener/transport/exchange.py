@@ -3,7 +3,6 @@
 A request is retried only while nothing of a response has come. After a 2xx head, retrying is the loop's decision.
 """
 
-import random as randomness
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache
@@ -280,7 +279,7 @@ async def send_retrying(
     caps: Caps = CAPS,
     on_retry: Callable[[Retried], None] | None = None,
     sleep: Callable[[float], Awaitable[None]] | None = None,
-    random: Callable[[], float] = randomness.random,
+    random: Callable[[], float] | None = None,
     clock: Callable[[], float] = monotonic,
 ) -> Response:
     """Return a response with a status of 2xx. Raises the last error: the ProviderError of `fault`, or the TransportError.
@@ -303,7 +302,7 @@ async def send_retrying(
         begun = isinstance(failure, TransportError) and failure.begun
         again = failure.retryable and not begun
         asked = failure.retry_after if isinstance(failure, ProviderError) else None
-        delay = 0.0 if stale else retries.delay(attempt, asked, random()) if again else None
+        delay = 0.0 if stale else retries.delay(attempt, asked, (random or _random)()) if again else None
         if isinstance(failure, TimedOut) and end - clock() <= max(GRACE, delay or 0.0):
             raise timed_out("total", request.deadlines.total, place_of(request.url))
         if delay is None or clock() + delay >= end:
@@ -316,6 +315,12 @@ async def send_retrying(
             attempt += 1
             await (sleep or _sleep)(delay)
         trying = replace(request, deadlines=replace(request.deadlines, total=max(end - clock(), 0.0)))
+
+
+def _random() -> float:
+    import random
+
+    return random.random()
 
 
 async def _sleep(seconds: float) -> None:

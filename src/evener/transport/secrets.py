@@ -3,12 +3,10 @@
 `scrub` knows only the secrets it is given. The secrets that this process has used are noted beside it, for the store.
 """
 
-import json
 import re
 import sys
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import sha256
 from itertools import takewhile
 from threading import Lock
 from typing import Generic, TypeVar
@@ -135,6 +133,8 @@ def known_net() -> Net:
 
 def _find_nested(secret: str) -> set[str]:
     """Return the forms of a secret, also within JSON texts that are strings of JSON texts."""
+    import json
+
     level = found = forms_of(secret)
     for _ in range(LEVELS):
         level = {json.dumps(form, ensure_ascii=False)[1:-1] for form in level}
@@ -211,6 +211,8 @@ class Environment(Mapping[str, str]):
 
 def fingerprint(secret: str) -> str:
     """Return a short name for a secret that does not reveal it: equal secrets have equal fingerprints."""
+    from hashlib import sha256
+
     return sha256(b"evener key\0" + secret.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -269,6 +271,8 @@ def is_secret(text: str) -> bool:
 
 def forms_of(secret: str) -> set[str]:
     """Return every form of a secret to search for: plain, and as encoded in a URL, in JSON and in base64."""
+    import json
+
     content = secret.encode("utf-8", "surrogatepass")
     quoted = {quote(content, safe=""), quote(content), quote_plus(content)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda hit: hit[0].lower(), form) for form in quoted}

@@ -220,7 +220,6 @@ SAYING = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, CallBegun, Hosted
 """Deltas with content."""
 UNREAD = 16
 """The most events that are kept of an answer in which nothing could be read yet."""
-NOTHING_UNREAD: tuple[bytes, ...] = ()
 
 
 class EventReading(Protocol):
@@ -284,7 +283,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
                 self._fail(found, TruncatedStream(MID_TURN))
             else:
                 found += closing
-                self._settle(found)
+                settle(self._events, found, self._unread)
         return found
 
     def _read(self, frames: list[bytes], found: list[Delta]) -> None:
@@ -297,12 +296,11 @@ class StreamDecoder(msgspec.Struct, gc=False):
             self._said = not SAYING.isdisjoint(map(type, found))
             if not self._said:  # events are kept as long as nothing was read in them
                 self._unread += frames[: min(UNREAD - len(self._unread), len(frames) - length_hint(left))]
+            else:
+                self._unread = []
         if over:
             self._over = True
-            self._settle(found)
-
-    def _settle(self, found: list[Delta]) -> None:
-        settle(self._events, found, NOTHING_UNREAD if self._said else self._unread)
+            settle(self._events, found, self._unread)
 
     def _fail(self, found: list[Delta], error: EvenerError) -> None:
         self._over = True

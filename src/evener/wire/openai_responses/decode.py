@@ -588,6 +588,8 @@ class _Turn(msgspec.Struct, gc=False):
         held against all that there is.
         """
         first = number * ROOM
+        if len(texts) == 1 and self.shown.keys() == {first} and "".join(self.shown[first]) == texts[0]:
+            return [first]  # nearly always
         slots = list(range(first, first + len(texts)))
         told = {slot: "".join(shown) for slot, shown in sorted(self.shown.items()) if first <= slot < first + ROOM}
         if all([slot < first + len(texts) and texts[slot - first].startswith(text) for slot, text in told.items()]):

@@ -693,6 +693,10 @@ def _write_back(out: ExchangeWriter, message: Message) -> None:
 
 
 def _write_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]) -> None:
+    only = blocks[0]
+    if len(blocks) == 1 and type(only) is TextBlock and is_plain(only):  # nearly always
+        _write_item(out, {"role": message.role, "content": only.text})
+        return
     seals: list[TextSeal] = []
     for block in blocks:
         if type(block) is TextBlock and (block.seal is not None or block.citations):
@@ -700,7 +704,7 @@ def _write_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]
         else:
             seals.append(UNSEALED)
     own: dict[str, object] = {"role": message.role}
-    only, first = blocks[0], seals[0]
+    first = seals[0]
     if type(only) is HostedBlock and only.is_for(out.ask.target):
         own |= {name: value for name, value in fields(only.raw).items() if name == "role"}
     own |= next((seal.item for seal in seals if seal.item), {})
