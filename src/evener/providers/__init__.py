@@ -1,4 +1,4 @@
-"""The rows: who can be asked, and how they deviate. Data, not code."""
+"""The rows: providers and models, and how they deviate from their wires. Data, not code."""
 
 from evener.providers.rows import Facts, ModelRow, Provider, Rows, Variable, load_rows
 

@@ -59,7 +59,9 @@ ALIAS = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class NamedHarness(msgspec.Struct, frozen=True):
-    """Where a file says that a harness is: `module:attribute`, imported from the folder of that file. Code: it needs trust."""
+    """The location of a harness in a file: `module:attribute`, imported from the folder of that file. It is code, so it
+    needs trust.
+    """
 
     reference: str
     file: str
@@ -72,7 +74,7 @@ class NamedHarness(msgspec.Struct, frozen=True):
 
 
 class NamedServer(msgspec.Struct, frozen=True):
-    """What a file says of an MCP server, unread. It may be a program to start: that needs trust."""
+    """The settings of an MCP server in a file, not parsed yet. It may be a program to start, so it needs trust."""
 
     table: Mapping[str, object]
     file: str
@@ -80,11 +82,11 @@ class NamedServer(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """All settings together. `aliases` holds the built-in ones, too; `files` are those that were read, the last one wins.
+    """All settings together. `aliases` includes the built-in ones; `files` are those that were read, the last one wins.
 
-    `model` is the model to ask when none is named, empty when none is configured. `policy` says which calls are allowed,
-    denied or asked about; None when no file has rules. `project` is the folder of the project's file where the user trusts it,
-    else empty. `trusted` are the folders that the user's own file names, resolved.
+    `model` is the default model, empty if none is configured. `policy` says which calls are allowed, denied or need
+    approval; None if no file has rules. `project` is the folder of the project's file if the user trusts it, else empty.
+    `trusted` are the folders that the user's own file names, resolved.
     """
 
     rows: Rows
@@ -118,7 +120,7 @@ EXPECTED = {
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """One config file, checked. `stated` are the defaults of its policy that it states itself; `foreign`: it is not trusted."""
+    """One config file, checked. `stated` are the policy defaults that it sets itself; `foreign`: it is not trusted."""
 
     page: RowFile
     settings: _Settings

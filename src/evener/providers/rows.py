@@ -1,6 +1,6 @@
-"""Rows of providers and models: loads them from TOML files, resolves what holds for one model, and parses model strings.
+"""Rows of providers and models: loads them from TOML files, merges those that apply to a model, and parses model strings.
 
-What is not understood is a UsageError that says what to write instead; nothing is guessed. Reads no environment.
+Anything unknown is a UsageError that says what to write instead; nothing is guessed. Reads no environment.
 """
 
 import re
@@ -44,7 +44,7 @@ EXPECTED: dict[object, str] = {
 
 
 class FieldPlace(msgspec.Struct, frozen=True):
-    """Where in which file a value stands; all that an error needs to say."""
+    """The place of a value: file and field, for errors."""
 
     file: str
     row: str
@@ -98,7 +98,7 @@ def _quirk_table() -> type[msgspec.Struct]:
 
 
 class _TextRule(msgspec.Struct, frozen=True):
-    """A pattern for each text of a field, and what to say of one that does not match: `{wrong}` stands for it."""
+    """A pattern for each text of a field, and the message for one that does not match: `{wrong}` stands for it."""
 
     pattern: re.Pattern[str]
     problem: str
@@ -239,10 +239,11 @@ class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One endpoint: where it is, how the key is sent, and how it deviates from its wire.
+    """One endpoint: its address, how it gets the key, and how it deviates from its wire.
 
-    `key_env` are names of variables, the first set one wins; with `keyless` it also works without any. The key goes out as
-    the header `auth_header`: `auth_prefix` and then the key. `vendor` runs the models: the same for all its endpoints.
+    `key_env` are names of variables, the first set one wins; with `keyless` it also works without any. The key is sent in
+    the header `auth_header`: `auth_prefix` and then the key. `vendor` is the company that runs the models: the same for all
+    its endpoints.
     """
 
     name: str
@@ -273,10 +274,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is known of the models that one of the patterns names, anywhere or only at some providers or on some wires.
+    """Facts about the models that match one of the patterns, at all or only at some providers or wires.
 
-    With `fresh`, the rows before it do not apply to them: for hosts that use a known name for something else.
-    `window` is in tokens, input and output together; None says nothing. `quirks` holds only what the row states.
+    With `fresh`, earlier rows do not apply to them: for hosts that use a known name for another model. `window` is in
+    tokens, input and output together; None leaves it open. `quirks` has only what the row states.
     """
 
     match: tuple[str, ...]
@@ -294,7 +295,7 @@ class ModelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """All that the rows say about one model at one provider. `window` is in tokens; 0 is unknown."""
+    """Everything that the rows say about one model at one provider. `window` is in tokens; 0 is unknown."""
 
     provider: Provider
     model: str
@@ -359,7 +360,7 @@ def _names(model: str) -> frozenset[str]:
 
 
 class RowFile(msgspec.Struct, frozen=True):
-    """One file, checked: what it states of each provider, and its model rows."""
+    """One file, checked: its statements about each provider, and its model rows."""
 
     file: str
     providers: dict[str, Table]

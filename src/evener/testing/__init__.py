@@ -1,6 +1,6 @@
-"""Tools for testing against Evener and the providers it speaks to. Light to import; nothing here opens a connection.
+"""Tools for tests with Evener and providers. Light to import; nothing here opens a connection.
 
-The fake servers do, once they are started. They load what they need, and are themselves loaded, when they are used.
+The fake servers do so once they are started. They are loaded when they are used.
 """
 
 from importlib import import_module

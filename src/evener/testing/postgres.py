@@ -54,10 +54,11 @@ def _installed() -> list[Path]:
 
 
 class PostgresServer:
-    """Starts with `with PostgresServer() as server:`, ends and leaves nothing behind with the block. `address` is its database.
+    """Starts with `with PostgresServer() as server:`, and is removed completely at the end of the block. `address` is its
+    database.
 
-    `kill` ends it as a power cut would, `start` starts it again on the same files. `within` is the folder that its own is made
-    in; without one: the folder for temporary files.
+    `kill` ends it like a power cut, `start` starts it again on the same files. `within` is the parent of its folder; by
+    default the folder for temporary files.
     """
 
     def __init__(self, *, within: str | None = None) -> None:

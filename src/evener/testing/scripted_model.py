@@ -1,4 +1,4 @@
-"""A model without a wire: says what the script says, one piece at a time. For tests of agents; the fakes test the bytes."""
+"""A model without a wire: its answers come from a script. For tests of agents; the fake servers test the bytes."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -34,9 +34,9 @@ def calls(*made: ToolCall, text: str = "", usage: Usage | None = None) -> Reply:
 
 
 class ScriptedModel:
-    """`script` is what it says, in order, or a function of the ask: then the same request always gets the same answer.
+    """`script` has its answers in order, or is a function of the ask: then the same request always gets the same answer.
 
-    A line is a reply, a text, or an error to raise. `asks` has every ask it got. `price` is in US dollars a call.
+    An entry is a reply, a text, or an error to raise. `asks` has every ask that it got. `price` is in US dollars per call.
     """
 
     def __init__(self, script: Script, *, name: str = "scripted:model", price: Decimal | None = None) -> None:
@@ -86,7 +86,7 @@ class ScriptedModel:
 
 
 class _ScriptedStream:
-    """One scripted call in flight. It gives way to others before each piece, as a real one does."""
+    """One scripted call in progress. It lets other tasks run before each piece, as a real call does."""
 
     def __init__(self, line: Line, ask: Ask, price: Cost) -> None:
         if not isinstance(line, Reply | EvenerError | str):

@@ -1,6 +1,6 @@
-"""What a tool changed, as a fact in the metadata of its result; and the way back. The log is the only journal.
+"""What a tool changed, recorded in the metadata of its result, and how to undo it. The log is the only journal.
 
-A file is brought back only if it is still as the tool left it: what came later is never overwritten.
+A file is restored only if it is still as the tool left it: later changes are never overwritten.
 """
 
 from base64 import b64decode, b64encode

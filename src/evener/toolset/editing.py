@@ -1,8 +1,8 @@
-"""Exact replacements in a text, all or none, and what to tell a model when one cannot be made. Pure.
+"""Exact replacements in a text, all or none, and the message for the model if one cannot be made. Pure.
 
-Every `old` must occur exactly once in the text as it is now, unless all are to be replaced. Nothing is ever applied to what
-merely looks alike: when `old` is not found, the message says why, as far as that can be told, and shows the closest lines.
-A file whose lines all end with CR LF is edited as if they ended with LF, and written back as it was.
+Every `old` must occur exactly once in the current text, unless all occurrences are to be replaced. Similar text is never
+changed: if `old` is not found, the message gives the reason, as far as it can be determined, and shows the closest lines. A
+file whose lines all end with CR LF is edited as if they ended with LF, and written back with CR LF.
 """
 
 import html

@@ -1,9 +1,9 @@
-"""The fence: which paths below one root may be read and written. Pure; every door (file tools, search, shell) asks it.
+"""The fence: which paths below one root may be read and written. Pure; file tools, search and shell all use it.
 
-A pattern is matched step by step: `*` within a step, `**` for any number of steps, `{a,b}` for either. A pattern with no slash,
-or one at its end only, means that name anywhere; `./` at its beginning means the root. What is below a folder that fits, fits,
-too. A path that fits a denied pattern in another case, or with look-alikes, is denied as well. Paths are those that the kernel
-found, so their characters mean nothing but themselves.
+A pattern is matched step by step: `*` within a step, `**` for any number of steps, `{a,b}` for either. A pattern without a
+slash, or with one at its end only, matches that name anywhere; `./` at its beginning means the root. Everything below a
+folder that matches, matches, too. A path that matches a denied pattern in another case, or with look-alikes, is also denied.
+Paths are those that the kernel found, so their characters have no special meaning.
 """
 
 import posixpath
@@ -28,10 +28,10 @@ MOST_EXPANDED = 256
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be touched below the root.
+    """The paths below the root that may be used.
 
-    `deny` are patterns that can be neither read, written nor listed; `read_only` ones can be read. With `allow`, only what
-    fits one of its patterns is there at all. `writable` False makes everything read-only.
+    `deny` are patterns that can be neither read, written nor listed; `read_only` ones can be read. With `allow`, only paths
+    that match one of its patterns exist for the tools. `writable` False makes everything read-only.
     """
 
     deny: tuple[str, ...] = PRIVATE

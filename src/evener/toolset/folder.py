@@ -1,9 +1,9 @@
-"""A root folder, held by its descriptor: every open below it is resolved by the kernel beneath it, whatever changes meanwhile.
+"""A root folder, held by its descriptor: the kernel resolves every open beneath it, whatever changes meanwhile.
 
 Linux resolves with `openat2(RESOLVE_BENEATH)`: `..`, absolute symlinks and races cannot leave the root; symlinks that stay
-inside work. Elsewhere each step is opened from the descriptor of the one before it, and symlinks are refused. The fence judges
-the path as it was given and the path that the kernel found. Only regular files and folders are ever opened: first as a mere
-handle, which has no side effect, so that a device or a pipe is never touched.
+inside work. Elsewhere each step is opened from the descriptor of the one before it, and symlinks are refused. The fence
+judges the given path and the path that the kernel found. Only regular files and folders are ever opened: first as a handle
+without side effects, so that a device or a pipe is never touched.
 """
 
 import ctypes

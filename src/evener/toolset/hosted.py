@@ -1,7 +1,9 @@
-"""Tools that a provider runs, in neutral words: search the web or stored files, run code, make images, use a remote MCP server.
+"""Tools that a provider runs, in neutral terms: search the web or stored files, run code, make images, use a remote MCP
+server.
 
-A harness maps them to what its model's wire has, and refuses what it has not. They carry no authorisation: no key, no token, no
-header can be given, and what needs a permission of yours belongs into a tool that runs here. The log has what they did.
+A harness maps them to the tools of its model's wire, and refuses those that it does not have. They have no credentials: no
+key, token or header can be given; what needs your permission belongs in a tool that runs here. The log records what they
+did.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Search in files of JSON lines: by field paths, with conditions that all must hold; shows rows, some fields, or snippets.
 
-Only lines that can fit are parsed: those that hold a text which the conditions need. In a large file ripgrep finds them, in the
-sandbox; else they are found here, by the same expression. Those that are no JSON are counted, not shown. Text is matched in
-linear time (RE2). Rows beyond the limit are counted; what is too long for a result is spilled as any result is.
+Only lines that can match are parsed: those with a text that the conditions require. In a large file, ripgrep finds them in
+the sandbox; otherwise they are found here, by the same expression. Lines that are not JSON are counted, not shown. Text is
+matched in linear time (RE2). Rows beyond the limit are counted; a result that is too long is spilled like any other.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""Labels: where a result comes from, whether it is trusted, and which tools together could leak data.
+"""Labels: the source of a result, whether it is trusted, and which tools together could leak data.
 
-A tool may show private data, show text that others wrote, or send data out. The three together let an instruction that is
-hidden in untrusted text send private data away: `guard_mixing` makes outward calls wait for approval where all three meet.
+A tool may show private data, show text that others wrote, or send data out. With all three, an instruction hidden in
+untrusted text could send private data away: `guard_mixing` makes calls that send data out wait for approval in runs where
+all three meet.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,7 +35,7 @@ HOSTED: Mapping[str, tuple[Trait, ...]] = {
 
 
 class ToolLabel(msgspec.Struct, frozen=True):
-    """What is known of a tool: its name, the set it belongs to, and its traits."""
+    """The facts of a tool: its name, its set, and its traits."""
 
     tool: str
     source: str

@@ -1,7 +1,7 @@
-"""A question to the user: a call that waits in the log as an approval does, and whose answer is put in by the decision.
+"""A question to the user: a call that waits in the log like an approval; the decision adds the answer.
 
-The model gives the question; the user who decides adds `answer` to the arguments. So a question outlives the process and
-can be answered from any other one.
+The model gives the question; the user who decides adds `answer` to the arguments. So a question outlives the process and can
+be answered from another one.
 """
 
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Sets of tools by name, as `--tools files,search` means them, and the system prompt for an agent that works on files."""
+"""Sets of tools by name, as in `--tools files,search`, and the system prompt for an agent that works on files."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ You work on the files of one folder, with tools. All paths are relative to it.
 
 
 class Workplace(msgspec.Struct, frozen=True):
-    """Where a set works: the root, its fence, whether what changes something asks first, and whether makers' forms are used."""
+    """The settings of a set: the root, its fence, whether changes need approval, and whether makers' forms are used."""
 
     root: str
     fence: Fence

@@ -1,6 +1,7 @@
-"""Strict fake providers on loopback, one per wire: they answer from a script, refuse what the real ones refuse, and misbehave.
+"""Strict fake providers on loopback, one per wire: they answer from a script, refuse what the real ones refuse, and fail on
+request.
 
-`FakeServer` loads asyncio, so it is fetched when it is used.
+`FakeServer` loads asyncio, so it is loaded when it is used.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,6 @@
-"""An HTTP answer as a value, and how it is sent: head, frames, pauses, breaks. Every wait ends when the client goes, or
-after `MOST_WAIT`."""
+"""An HTTP answer as a value, and how it is sent: head, frames, pauses, breaks. Every wait ends when the client disconnects,
+or after `MOST_WAIT`.
+"""
 
 import asyncio
 import json
@@ -19,24 +20,24 @@ _SLICES = 4
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Nothing happens for so many seconds."""
+    """Wait for so many seconds."""
 
     seconds: float
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """Nothing more happens until the client goes or the server closes."""
+    """Send nothing more until the client disconnects or the server closes."""
 
 
 class Filler(msgspec.Struct, frozen=True):
-    """`size` times the byte `letter`, made while it is written and never held as a whole."""
+    """`size` times the byte `letter`, generated while it is written and never in memory as a whole."""
 
     size: int
     letter: bytes = b"a"
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """The same bytes again and again, `every` so many seconds, `times` at most."""
+    """The same bytes repeatedly, `every` so many seconds, at most `times`."""
 
     frame: bytes
     every: float
@@ -44,7 +45,7 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 class Sever(msgspec.Struct, frozen=True):
-    """The connection ends here: after a proper end of the body, in the middle of a chunk, or by a reset."""
+    """End the connection here: after a proper end of the body, in the middle of a chunk, or by a reset."""
 
     how: Literal["clean", "chunk", "reset"]
 
@@ -53,7 +54,7 @@ Action = bytes | Pause | Hang | Filler | Repeat | Sever
 
 
 class Voice(Protocol):
-    """How one wire says, in one mode, what a fault needs to say: each is a frame of the body."""
+    """How one wire expresses, in one mode, what a fault needs: each is a frame of the body."""
 
     @property
     def streamed(self) -> bool:
@@ -80,10 +81,10 @@ class Voice(Protocol):
 class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP answer.
 
-    The last `ending` frames are the wire's terminal mark, or the tail of a whole body. `before` happens ahead of the head.
-    With `length_off` a length is announced that is wrong by so much. `write` is the most bytes to write at once (0: any),
-    `lost` the bytes missing at the end of a compressed body (None: not compressed). `hang_up` closes the connection
-    afterwards, saying so in a header or not.
+    The last `ending` frames are the wire's end marker, or the tail of a whole body. `before` happens before the head.
+    `length_off` adds so much to the announced length. `write` is the most bytes to write at once (0: any), `lost` the bytes
+    missing at the end of a compressed body (None: not compressed). `hang_up` closes the connection afterwards, with or
+    without a header that says so.
     """
 
     status: int

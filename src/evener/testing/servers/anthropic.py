@@ -1,4 +1,4 @@
-"""The fake of the Messages API: routes, keys, and the memory that binds thinking to the conversation it came from.
+"""The fake of the Messages API: routes, keys, and a memory that binds reasoning to the conversation in which it was made.
 
 Written from the wire sheet (sections 1, 8 and 13) and the recordings, never from an encoder.
 """
@@ -181,7 +181,7 @@ _OTHER = (
 
 
 class _Bond(msgspec.Struct, frozen=True):
-    """Under which prefix a block was issued, and how many blocks of the same answer stood before it."""
+    """The prefix after which a block was issued, and the number of blocks of the same answer before it."""
 
     prefix: str
     index: int

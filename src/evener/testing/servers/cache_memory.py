@@ -1,4 +1,4 @@
-"""How a fake provider tells why its prompt cache was missed: it remembers each request, by the id of its answer. No I/O."""
+"""Explains why a fake provider's prompt cache was missed: it remembers each request, by the id of its answer. No I/O."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ BYTES_A_TOKEN = 4
 
 
 class RememberedRequest(msgspec.Struct, frozen=True):
-    """What a cache looks at: named sections in the order of the prefix, then the blocks, of which more may come."""
+    """What a cache compares: named sections in the order of the prefix, then the blocks, to which more may be added."""
 
     sections: tuple[tuple[str, str], ...]
     blocks: tuple[str, ...]

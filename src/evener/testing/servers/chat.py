@@ -1,4 +1,4 @@
-"""The fake of Chat Completions, as OpenAI or as one of its imitators serves it. Keeps nothing between requests.
+"""The fake of Chat Completions, as OpenAI or another server implements it. Keeps nothing between requests.
 
 Written from the wire sheet (sections 1, 6 and 9) and the recordings, never from an encoder.
 """
@@ -17,11 +17,11 @@ from evener.testing.servers.wire import Received, Refused, RequestRoute, ServerS
 
 
 class ChatStyle(msgspec.Struct, frozen=True, kw_only=True):
-    """One server's way.
+    """The deviations of one server.
 
-    `reasoning`: the field that carries it, "chunks" for parts of the content, or "" for nowhere. `usage`: where a stream
-    reports it: in a chunk of its own when asked for, on the finishing chunk (asked or not), in a field of that chunk, inside
-    its choice, or on one more chunk with a choice. `comments`: a line of comment opens the stream. `error`: how a stream
+    `reasoning`: the field that contains it, "chunks" for parts of the content, or "" for none. `usage`: where a stream
+    reports it: in a separate chunk if requested, in the finishing chunk (requested or not), in a field of that chunk, inside
+    its choice, or in one more chunk with a choice. `comments`: a comment line opens the stream. `error`: how a stream
     breaks. `alphanumeric`: call ids of nine letters or digits. `padding`: chunks are padded with a field of noise.
     """
 
@@ -97,7 +97,7 @@ class ChatVoice(msgspec.Struct, frozen=True):
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What both forms of an answer need. `calls` are the ids of the calls, `asked` is whether usage was asked for."""
+    """What both forms of an answer need. `calls` are the ids of the calls, `asked` is whether usage was requested."""
 
     turn: Turn
     name: str

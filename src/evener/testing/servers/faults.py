@@ -33,7 +33,7 @@ def _end(answer: HttpAnswer, after: int, *actions: Action) -> HttpAnswer:
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """The body ends properly, as far as HTTP goes, in the middle of the answer; then the connection closes."""
+    """The body ends properly for HTTP in the middle of the answer; then the connection closes."""
 
     after: int = 2
 
@@ -147,7 +147,7 @@ class Huge(msgspec.Struct, frozen=True):
 
 
 class Endless(msgspec.Struct, frozen=True):
-    """Signs of life and nothing else, until the client goes; at most `times`. In a whole answer: white space."""
+    """Keep-alive events and nothing else, until the client disconnects; at most `times`. In a whole answer: white space."""
 
     after: int = 2
     every: float = 0.01
@@ -160,7 +160,7 @@ class Endless(msgspec.Struct, frozen=True):
 
 
 class Unfinished(msgspec.Struct, frozen=True):
-    """The terminal mark never comes, though the body ends properly. `frames`: how many are missing (0: the whole mark)."""
+    """The end marker is missing, though the body ends properly. `frames`: how many are missing (0: the whole marker)."""
 
     frames: int = 0
 
@@ -169,14 +169,14 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 class Twice(msgspec.Struct, frozen=True):
-    """The last frame, which ends the answer, comes twice."""
+    """The last frame, which ends the answer, is sent twice."""
 
     def spoil(self, answer: HttpAnswer, _voice: Voice) -> HttpAnswer:
         return _replace(answer, (*answer.frames, *answer.frames[-1:]))
 
 
 class ExtraBytes(msgspec.Struct, frozen=True):
-    """More bytes after the terminal mark; without `data`, an event of an unknown type."""
+    """More bytes after the end marker; without `data`, an event of an unknown type."""
 
     data: bytes = b""
 
@@ -218,7 +218,7 @@ class Bom(msgspec.Struct, frozen=True):
 
 
 class WrongLength(msgspec.Struct, frozen=True):
-    """The announced length is off `by` so many bytes; the connection closes after what there is."""
+    """The announced length is wrong `by` so many bytes; the connection closes after the body."""
 
     by: int = 64
 

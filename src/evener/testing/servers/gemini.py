@@ -1,4 +1,4 @@
-"""The fake of generateContent: routes, keys, and the memory of the thought signatures it issued.
+"""The fake of generateContent: routes, keys, and a memory of the thought signatures that it issued.
 
 Written from the wire sheet (sections 1, 7 and 12) and the recordings, never from an encoder.
 """

@@ -1,7 +1,8 @@
-"""HTTP/1.1 on one connection, server side: reads requests, hands each to a function, performs its answer. Knows no wire.
+"""HTTP/1.1 on one connection, server side: reads requests, passes each to a function, sends its answer. Independent of
+wires.
 
-Bodies have a length and at most 64 MB. Connections are kept alive until the client goes, an answer ends them, or the server
-closes.
+Bodies have a length and at most 64 MB. Connections are kept alive until the client disconnects, an answer ends them, or the
+server closes.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ MOST_DIGITS = 15
 
 
 class Ear(asyncio.StreamReader):
-    """A reader that tells, without being read, when the client has gone."""
+    """A reader that reports, without being read, when the client has disconnected."""
 
     def __init__(self) -> None:
         super().__init__(limit=MOST_HEAD)
@@ -35,7 +36,7 @@ class Ear(asyncio.StreamReader):
 
 
 class _Unreadable(Exception):
-    """A request that is no HTTP, or more of it than we take."""
+    """A request that is not HTTP, or is too large."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)

@@ -1,4 +1,6 @@
-"""A fake provider without its socket: a request in, an answer out. Keeps the script's place and what came; does no I/O."""
+"""A fake provider without its socket: takes a request, returns an answer. Keeps the position in the script and all requests;
+no I/O.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -27,7 +29,7 @@ _FILLER = Text("This is an answer of the fake server, made to show a fault.", pi
 
 
 class Scripted:
-    """A script and how far it has been played."""
+    """A script and the position in it."""
 
     def __init__(self, script: Script) -> None:
         if isinstance(script, str | bytes):

@@ -1,6 +1,6 @@
-"""`FakeServer`: one fake provider on a loopback port, in a thread of its own, for sync and async tests alike.
+"""`FakeServer`: one fake provider on a loopback port, in its own thread, for sync and async tests.
 
-Binds to 127.0.0.1 only. When it is closed, its thread, its loop and its sockets are gone.
+Binds to 127.0.0.1 only. When it is closed, its thread, its event loop and its sockets end.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ SECONDS = 10.0
 class FakeServer:
     """A strict provider that answers from a script. Use it in a `with` or an `async with`, or call `start` and `close`.
 
-    `script`: entries that are answered in their order, rules `(question, entry)` of which the first that matches answers, or a
-    function of the request. A request that the real provider would refuse gets that refusal and uses up no entry. `key`: the
-    only key that is taken. `models`: the only ones it has. `dialect`: who speaks this wire (Chat, Gemini; see
-    `check_request`). `issued`: seals to take besides its own, with the text they belong to. Without `prefix_bound` thinking
-    is taken back after another prefix, too. Two servers with one `seed` mint the same ids and seals; without one, all differ.
-    Without `retention` it keeps no answers or conversations (Responses), as for an account that forbids it.
+    `script`: entries that are used in their order, rules `(question, entry)` of which the first that matches answers, or a
+    function of the request. A request that the real provider would refuse gets that refusal and uses no entry. `key`: the
+    only accepted key. `models`: the only available models. `dialect`: the server that is imitated (Chat, Gemini; see
+    `check_request`). `issued`: seals to accept besides its own, with their texts. Without `prefix_bound`, reasoning is also
+    accepted after another prefix. Two servers with the same `seed` mint the same ids and seals; without one, all differ.
+    Without `retention` it stores no answers or conversations (Responses), as for an account that forbids storing.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a server may answer instead of a turn: HTTP errors, pages, nothing. Values; the wire lends its error shape."""
+"""Answers other than a turn: HTTP errors, pages, nothing. Values; the wire adds its form of an error."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -28,9 +28,9 @@ _REASONS: Mapping[int, str] = {
 
 
 class Status(msgspec.Struct, frozen=True):
-    """An HTTP error in the provider's shape; a 502 is the page of a proxy.
+    """An HTTP error in the provider's form; a 502 is the page of a proxy.
 
-    `retry_after` is in seconds, or a moment (sent as an HTTP date).
+    `retry_after` is in seconds, or a time (sent as an HTTP date).
     """
 
     code: int
@@ -80,7 +80,7 @@ class Empty(msgspec.Struct, frozen=True):
 
 
 class Redirect(msgspec.Struct, frozen=True):
-    """The client is sent elsewhere."""
+    """A redirect to another address."""
 
     location: str = "/elsewhere"
     code: int = 307

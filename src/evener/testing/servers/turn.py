@@ -1,4 +1,4 @@
-"""What a fake server is told to say, in words that no wire owns: parts, turns, token counts. Values only."""
+"""The script of a fake server in terms that are independent of wires: parts, turns, token counts. Values only."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ _PIECES = 3
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Words of the answer, streamed in `pieces` deltas."""
+    """Text of the answer, streamed in `pieces` deltas."""
 
     text: str
     pieces: int = _PIECES
@@ -20,7 +20,7 @@ class Text(msgspec.Struct, frozen=True):
 class Thinking(msgspec.Struct, frozen=True):
     """Reasoning. The server mints the signature (or encrypted content) and remembers it.
 
-    `redacted` hides the text where the wire has a form for that, and is left out elsewhere.
+    `redacted` hides the text if the wire has a form for that, and is omitted elsewhere.
     """
 
     text: str = ""
@@ -29,9 +29,9 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of one of the client's tools. `arguments` as text go out as they are, where the wire carries text.
+    """A call of one of the client's tools. `arguments` as text are sent unchanged, if the wire sends text.
 
-    An empty `id` is minted in the provider's form. `toolset` is the set that the tool belongs to, on the wire that has sets.
+    An empty `id` is minted in the provider's form. `toolset` is the set of the tool, on the wire that has sets.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Native(msgspec.Struct, frozen=True):
-    """A block, item or part in the wire's own words: hosted tools, or an unknown kind. On Chat: fields of the message."""
+    """A block, item or part in the wire's own form: hosted tools, or an unknown kind. On Chat: fields of the message."""
 
     value: Mapping[str, object]
 
@@ -85,9 +85,9 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. Make it with `turn`.
 
-    `stop` is empty (the end, or a tool call, as the parts have it), "length", "filter", "stop_sequence", "pause", or a word
-    of the wire's own. Without `usage` the counts are guessed from the lengths. `faults` are applied in their order. A turn that
-    `forgets` is the last that the server knows of: all stored answers and conversations are gone after it.
+    `stop` is empty (the end, or a tool call, depending on the parts), "length", "filter", "stop_sequence", "pause", or a
+    word of the wire. Without `usage` the counts are guessed from the lengths. `faults` are applied in their order. A turn
+    that `forgets` is the last that the server stores: afterwards all stored answers and conversations are gone.
     """
 
     parts: tuple[Part, ...]

@@ -1,4 +1,4 @@
-"""The seam between the HTTP part and the four wires: what a fake provider has to be able to do. A protocol and its values."""
+"""The interface between the HTTP part and the four wires: what a fake provider must implement. A protocol and its values."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ class Mint:
 
 
 class Received(msgspec.Struct, frozen=True):
-    """One request as it came. `path` is the whole target, query included; names of headers are in lower case."""
+    """One request as it arrived. `path` is the whole target, including the query; names of headers are in lower case."""
 
     method: str
     path: str
@@ -68,7 +68,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class RequestRoute(msgspec.Struct, frozen=True):
-    """Where a request for an answer leads: which model is asked, and whether the answer is streamed."""
+    """The target of a request for an answer: the model, and whether the answer is streamed."""
 
     model: str
     streamed: bool
@@ -82,10 +82,10 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fake provider is set up.
+    """The configuration of a fake provider.
 
-    `models`: those it has (none: any). `issued`: seals it takes besides its own, with their text. `seed`: of ids and seals.
-    Without `retention` nothing is kept for this account, and nothing that was kept can be referred to.
+    `models`: its models (none: any). `issued`: seals that it accepts besides its own, with their texts. `seed`: of ids and
+    seals. Without `retention` nothing is stored for this account, and nothing stored can be referred to.
     """
 
     models: tuple[str, ...] = ()
@@ -98,14 +98,16 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A refusal, and why; without violations it is no fault of the request's shape (a wrong key, an unknown model)."""
+    """A refusal, and the reason; without violations, the form of the request is not the cause (a wrong key, an unknown
+    model).
+    """
 
     answer: HttpAnswer
     violations: tuple[Violation, ...] = ()
 
 
 class Wire(Protocol):
-    """One fake provider: keeps what it issued and stored. Never touches a socket."""
+    """One fake provider: remembers what it issued and stored. Never uses a socket."""
 
     @property
     def base(self) -> str:

@@ -1,7 +1,7 @@
-"""A page of a Chromium that is installed, driven by Playwright (the extra `browser`). It reaches the hosts that it was given.
+"""A page of an installed Chromium, driven by Playwright (the extra `browser`). It reaches only the hosts that it was given.
 
-All other names and addresses are unknown to it: for pages, their parts and scripts, redirects, sockets and prefetching alike.
-It has a profile of its own, which is gone with it: no cookies, no passwords, no downloads.
+All other names and addresses are blocked: for pages, their parts and scripts, redirects, sockets and prefetching. It has a
+profile of its own, which is deleted with it: no cookies, no passwords, no downloads.
 """
 
 import asyncio
@@ -59,9 +59,9 @@ def find_chromium() -> str:
 
 
 class BrowserComputer:
-    """One page. `hosts` are names or addresses that may be reached, each with a port if only that one may; `*.example.org` are
-    all hosts below that one. `patience` is in seconds: what takes longer is given up. It starts with the first action;
-    `async with` ends it, as does the end of its event loop.
+    """One page. `hosts` are names or addresses that may be reached, each with a port if only that port may; `*.example.org`
+    are all hosts below that one. `patience` is in seconds: an action that takes longer is abandoned. It starts with the
+    first action; `async with` ends it, and so does the end of its event loop.
     """
 
     browses = True

@@ -1,7 +1,8 @@
-"""The seam of a computer, and the tools on it: `computer`, and for a browser `navigate`. Each result shows the screen.
+"""The interface of a computer, and the tools on it: `computer`, and for a browser `navigate`. Each result shows the screen.
 
-A model that was trained on a computer of its maker's form gets the tools in that form; the calls in the log are the same.
-Coordinates are those of the screenshots that the model sees. Where these are smaller than the screen, they are mapped here.
+A model that was trained on its maker's form of these tools gets them in that form; the calls in the log are the same.
+Coordinates are those of the screenshots that the model sees. If these are smaller than the screen, the coordinates are
+converted here.
 """
 
 import asyncio

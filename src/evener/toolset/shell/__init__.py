@@ -1,1 +1,1 @@
-"""Commands in a sandbox. Off unless asked for; a command that cannot be fenced in is refused."""
+"""Commands in a sandbox. Used only on request; a command that cannot be sandboxed is refused."""

@@ -1,6 +1,7 @@
-"""A command under way: its guard, and what it prints, of which head and tail are kept. Threads, because it may outlive a run.
+"""A running command: its guard, and its output, of which the beginning and the end are kept. Uses threads, because it may
+outlive a run.
 
-When this process ends, the line to the guard closes, and the guard ends the command and all of its processes.
+When this process ends, the connection to the guard closes, and the guard ends the command and all of its processes.
 """
 
 import marshal
@@ -70,7 +71,9 @@ class _Tape:
 
 
 class RunningCommand:
-    """One command from start to end. `feed` gets each piece of output instead of the tape; True: that is enough."""
+    """One command from start to end. `feed` gets each piece of output instead of the tape; it returns True if that is
+    enough.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Plans of commands in a sandbox: which paths, which limits, and whether Landlock or bubblewrap makes the fence. Fails closed.
+"""Plans of sandboxed commands: paths, limits, and whether Landlock or bubblewrap enforces them. Fails closed.
 
-The fence is that of the file tools. Landlock can allow trees and take nothing out of them: a root in which something is denied
-or read-only takes bubblewrap, and where that does not work, the command is refused with the reason.
+The fence is that of the file tools. Landlock can allow trees but not exclude parts of them: if something in the root is
+denied or read-only, bubblewrap is needed, and if it does not work, the command is refused with the reason.
 """
 
 import errno
