@@ -139,7 +139,7 @@ def check_stable(prompt: SystemPrompt, context: PromptContext) -> None:
 
 def check_unchanged(before: tuple[TextBlock, ...], after: tuple[TextBlock, ...]) -> None:
     """Refuse two renderings of one prompt whose blocks up to the mark differ."""
-    old, new = _cut_at_mark(before), _cut_at_mark(after)
+    old, new = cut_at_mark(before), cut_at_mark(after)
     for number in range(max(len(old), len(new))):
         first, second = (blocks[number].text if number < len(blocks) else "" for blocks in (old, new))
         _compare(f"block {number + 1}", first, second)
@@ -182,7 +182,7 @@ def _text(name: str, part: Single, context: PromptContext) -> str:
     return text
 
 
-def _cut_at_mark(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
+def cut_at_mark(blocks: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
     """Return the blocks up to the last mark."""
     last = max((number for number, block in enumerate(blocks, 1) if block.cache), default=0)
     return blocks[:last]

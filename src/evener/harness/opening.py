@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evener import events as ev
-from evener.context.prompt import PromptContext, SystemPrompt, check_stable, check_unchanged, render
+from evener.context.prompt import PromptContext, SystemPrompt, check_stable, check_unchanged, cut_at_mark, render
 from evener.driver import Driver
 from evener.errors import BadValue, UsageError
 from evener.loop.state import RunState
@@ -48,7 +48,7 @@ class System:
         stable, rest = self._render(thread, run)
         count = len(stable)
         changes = self._function is not None or isinstance(self._whole, SystemPrompt)
-        if changes and known[:count] == stable and not _up_to_mark(known[count:]):
+        if changes and known[:count] == stable and not cut_at_mark(known[count:]):
             return known
         return stable + rest()
 
@@ -62,7 +62,7 @@ class System:
             whole = _sound(self._function(context))
         if isinstance(whole, SystemPrompt):
             return self._stable(whole, context), lambda: render(SystemPrompt(context=whole.context), context)
-        stable = _up_to_mark(whole)
+        stable = cut_at_mark(whole)
         return stable, lambda: whole[len(stable) :]
 
     def _stable(self, prompt: SystemPrompt, context: PromptContext) -> Blocks:
@@ -100,11 +100,6 @@ def _sound(whole: Whole) -> Blocks | SystemPrompt:
             f"not {type(whole).__name__}."
         )
     return Transcript(system=whole).system_blocks
-
-
-def _up_to_mark(blocks: Blocks) -> Blocks:
-    last = max((number for number, block in enumerate(blocks, 1) if block.cache), default=0)
-    return blocks[:last]
 
 
 Prompt = str | Message | Sequence[Block]

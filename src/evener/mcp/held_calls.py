@@ -34,6 +34,7 @@ T = TypeVar("T")
 Ask = Callable[[ServerQuestion], Awaitable[Fields | None]]
 """Puts a question; None if there is no answer."""
 DECLINED = ElicitResult(action="decline")
+TOO_LONG = ErrorData(code=INVALID_PARAMS, message=f"A question has at most {MOST_QUESTION:,} characters.")
 REJECTED = -1
 """The code of a sampling request that the user rejected, as the specification has it."""
 
@@ -208,7 +209,7 @@ def ask_elicitation(server: str, put: Ask) -> ElicitationFnT:
             body = {"message": params.message, "url": params.url}
         question = ServerQuestion(server, kind, body)
         if len(question.text) > MOST_QUESTION:
-            return ErrorData(code=INVALID_PARAMS, message=f"A question has at most {MOST_QUESTION:,} characters.")
+            return TOO_LONG
         given = await put(question) or {}
         if given.get("action") != "accept":
             return DECLINED
@@ -228,7 +229,7 @@ def ask_sampling(server: str, put: Ask) -> SamplingFnT:
             return ErrorData(code=INVALID_PARAMS, message="A sampling request takes text and images, and no tools.")
         question = ServerQuestion(server, "sampling", body)
         if len(question.text) > MOST_QUESTION:
-            return ErrorData(code=INVALID_PARAMS, message=f"A question has at most {MOST_QUESTION:,} characters.")
+            return TOO_LONG
         match await put(question):
             case {"text": str(text), "model": str(model), "stop": str(stop)}:
                 return CreateMessageResult(role="assistant", content=TextContent(text=text), model=model, stop_reason=stop)

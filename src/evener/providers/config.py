@@ -317,26 +317,19 @@ def _merge(sheets: list[Sheet], *, project: str = "", trusted: tuple[str, ...] =
             _check(place.at("model"), sheet.settings.model, rows=rows, aliases=aliases)
             model = resolve_alias(sheet.settings.model, aliases)
     files = tuple(sheet.page.file for sheet in sheets)
-    policy, harnesses = _merge_policies(sheets), _merge_harnesses(sheets)
-    servers = _merge_servers(sheets)
-    return Config(rows, MappingProxyType(aliases), model, files, policy, harnesses, project, servers, trusted)
+    harnesses, servers = _merge_named(sheets)
+    return Config(rows, MappingProxyType(aliases), model, files, _merge_policies(sheets), harnesses, project, servers, trusted)
 
 
-def _merge_servers(sheets: list[Sheet]) -> Mapping[str, NamedServer]:
-    """Return the MCP servers by name, merged like `_merge_harnesses`."""
-    found: dict[str, NamedServer] = {}
-    for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
-        found |= {name: NamedServer(one, sheet.page.file, not sheet.foreign) for name, one in sheet.settings.mcp.items()}
-    return MappingProxyType(found)
-
-
-def _merge_harnesses(sheets: list[Sheet]) -> Mapping[str, NamedHarness]:
-    """Return the harnesses by name. A later file overrides an earlier one, unless the later one is untrusted."""
-    found: dict[str, NamedHarness] = {}
+def _merge_named(sheets: list[Sheet]) -> tuple[Mapping[str, NamedHarness], Mapping[str, NamedServer]]:
+    """Return the harnesses and the MCP servers by name. A later file overrides an earlier one, unless it is untrusted."""
+    harnesses: dict[str, NamedHarness] = {}
+    servers: dict[str, NamedServer] = {}
     for sheet in sorted(sheets, key=lambda sheet: not sheet.foreign):
         file, trusted = sheet.page.file, not sheet.foreign
-        found |= {name: NamedHarness(reference, file, trusted) for name, reference in sheet.settings.harness.items()}
-    return MappingProxyType(found)
+        harnesses |= {name: NamedHarness(one, file, trusted) for name, one in sheet.settings.harness.items()}
+        servers |= {name: NamedServer(one, file, trusted) for name, one in sheet.settings.mcp.items()}
+    return MappingProxyType(harnesses), MappingProxyType(servers)
 
 
 def _merge_policies(sheets: list[Sheet]) -> Policy | None:
