@@ -26,14 +26,18 @@ if TYPE_CHECKING:
 
 
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
-INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = (
+    "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload)"
+    f" VALUES (?, ?, {VERSION}, {RULE}, ?, ?, ?, ?, ?)"
+)
 END = (
     "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
     " FROM logs WHERE number = ?"
 )
 GROW = "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?, claim = ? WHERE number = ? AND epoch = ?"
 GROW_FROM = (
-    f"{GROW} AND length = ? AND head = ? AND log = ?"
+    "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ?"
+    " WHERE number = ? AND epoch = ? AND length = ? AND head = ? AND log = ?"
     " AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.log = number AND settled = 0)"
 )
 SET_HEAD = "INSERT INTO heads (thread, log) VALUES (?, ?) ON CONFLICT (thread) DO UPDATE SET log = excluded.log"
@@ -163,15 +167,16 @@ def append(
 ) -> AppendedRows:
     """Add rows, if there are any, and renew the lease. Writes nothing when the epoch is not the holder's.
 
-    With `certain`, only so many of the rows are added when a note waits to be settled. `end` is the length and the head that
-    the holder knows: if the log still has them and no note waits, one statement checks that and moves it on.
+    With `certain`, only so many of the rows are added when a note waits to be settled. `end` is the length and the head after
+    the holder's last rows: if the log still has them and no note waits, one statement checks that and moves it on. The claims
+    of earlier holders were dropped with those rows.
     """
     if end is not None and rows:
         links, head = _link_rows(held, rows, end, guard)
         length, before = end
         grown = (
-            length + len(links), bytearray(head), rows[-1].at, until, held.mark, held.number, held.epoch,
-            length, bytearray(before), held.log,
+            length + len(links), bytearray(head), rows[-1].at, until,
+            held.number, held.epoch, length, bytearray(before), held.log,
         )  # fmt: skip
         if connection.execute(GROW_FROM, grown).rowcount == 1:
             return _insert(connection, held, links, head, noted=False)
@@ -187,7 +192,7 @@ def append(
     return _insert(connection, held, links, head, noted=noted)
 
 
-LinkedRow = tuple[int, int, int, int, float, str, bytearray, bytearray, bytearray]
+LinkedRow = tuple[int, int, float, str, bytearray, bytearray, bytearray]
 """A row of the table. Not bytes: for each of those `sqlite3` looks for an adapter, which costs more than a copy."""
 
 
@@ -205,7 +210,7 @@ def _link_rows(
             payload = guard.seal("event", held.log, payload, number=seq)
         digest = sha256(payload).digest()
         head = link_new(head, digest, seq, VERSION, at, kind)
-        links.append((number, seq, VERSION, RULE, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
+        links.append((number, seq, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
     return links, head
 
 

@@ -367,10 +367,10 @@ class WriterThread:
 
     def _try_here(self, request: WriterJob[T]) -> bool:
         """Do the job in the caller's thread. False, and nothing is done, if it would wait for the thread or for a lock."""
-        if self._stopped or self._process != os.getpid() or not self._turn.acquire(False):
+        if not self._turn.acquire(False):
             return False
         try:
-            if self._waiting or self._stopped or self._connection is None:
+            if self._waiting or self._stopped or self._connection is None or self._process != os.getpid():
                 return False
             self._do([request], wait=False)
             if isinstance(request.error, StoreBusy):
@@ -526,12 +526,11 @@ def perform_writes(
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     if check is not None:
         check()
-    execute = connection.execute
-    execute("BEGIN IMMEDIATE")
+    begun = connection.execute("BEGIN IMMEDIATE")
     try:
         for request in group:
             request.perform(connection)
-        execute("COMMIT")
+        begun.execute("COMMIT")
     except Exception as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
