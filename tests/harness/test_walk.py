@@ -17,11 +17,16 @@ from tests.driver.test_wires import TARGETS
 
 MOST = 50
 """Files, `testing` aside."""
+BESIDE = 9
+"""More files of which a function runs only while a module is imported, or in the thread that writes traces."""
 WALKER = Path(__file__).with_name("walker.py")
 
 
-def walk(wire: str, folder: Path) -> dict[str, list[str]]:
-    """The files of which a function ran, with these functions."""
+Files = dict[str, list[str]]
+
+
+def walk(wire: str, folder: Path) -> tuple[Files, Files]:
+    """The files of which a function ran, with these functions: on the walk, and beside it."""
     model, dialect = TARGETS[wire]
     with FakeServer(wire, [turn("Hello.")], dialect=dialect, models=(model.partition(":")[2],)) as server:
         command = [sys.executable, str(WALKER), model, server.url]
@@ -33,14 +38,16 @@ def walk(wire: str, folder: Path) -> dict[str, list[str]]:
         assert server.rejected == []
     told = json.loads(done.stdout)
     assert told["text"] == "Hello."
-    files: dict[str, list[str]] = told["files"]
-    return files
+    return told["files"], told["beside"]
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_one_prompt_runs_functions_of_few_files(wire: str, tmp_path: Path) -> None:
-    files = walk(wire, tmp_path)
+    files, beside = walk(wire, tmp_path)
     shown = "\n".join(f"{file}: {', '.join(names)}" for file, names in files.items())
     print(f"{wire}: {len(files)} files\n{shown}")
     assert len(files) <= MOST, f"{len(files)} files on the walk of {wire}:\n{shown}"
+    more = sorted(beside.keys() - files.keys())
+    print(f"{len(more)} more beside it: {', '.join(more)}")
+    assert len(more) <= BESIDE, f"{len(more)} files beside the walk of {wire}: {', '.join(more)}"
     assert {"harness/thread.py", "driver/driver.py", "store/sqlite/writer.py", f"wire/{wire}/decode.py"} <= files.keys()

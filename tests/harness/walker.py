@@ -1,8 +1,8 @@
 """Runs one prompt in this process and prints the files under src/evener of which a function ran, as JSON.
 
 Called by `test_walk` in a fresh process, with a model and a server's address. Nothing else is set: the store is a SQLite
-file and traces are on, as they are by default. A module body and a class body are no functions, and what runs while a module of
-ours is imported does not count; neither does the thread that writes traces, which gets a run when its result is there.
+file and traces are on, as they are by default. A module body and a class body are no functions. What runs while a module of
+ours is imported is told apart, and so is the thread that writes traces, which gets a run when its result is there.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from types import FrameType
 ROOT = "/src/evener/"
 RECORDER = "evener-traces"
 found: dict[str, set[str]] = {}
+beside: dict[str, set[str]] = {}
 importing: dict[int, int] = {}  # by thread: how many module bodies of ours are being run
 
 
@@ -24,12 +25,12 @@ def watch(frame: FrameType, event: str, _argument: object) -> None:
     if place < 0 or event not in ("call", "return"):
         return
     me = threading.get_ident()
-    if threading._active[me].name == RECORDER:  # type: ignore[attr-defined]  # current_thread() would be traced itself
-        return
     if code.co_name == "<module>":
         importing[me] = importing.get(me, 0) + (1 if event == "call" else -1)
-    elif event == "call" and code.co_flags & inspect.CO_OPTIMIZED and not importing.get(me):
-        found.setdefault(code.co_filename[place + len(ROOT) :], set()).add(code.co_qualname)
+    elif event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
+        name = threading._active[me].name  # type: ignore[attr-defined]  # current_thread() would be traced itself
+        functions = beside if importing.get(me) or name == RECORDER else found
+        functions.setdefault(code.co_filename[place + len(ROOT) :], set()).add(code.co_qualname)
 
 
 def main(model: str, url: str) -> None:
@@ -41,8 +42,11 @@ def main(model: str, url: str) -> None:
     result = asyncio.run(Harness(opened).run("Hi"))
     sys.setprofile(None)
     threading.setprofile(None)
-    files = {file: sorted(names) for file, names in sorted(found.items()) if not file.startswith("testing/")}
-    print(json.dumps({"text": result.text, "files": files}))
+    print(json.dumps({"text": result.text, "files": list_files(found), "beside": list_files(beside)}))
+
+
+def list_files(functions: dict[str, set[str]]) -> dict[str, list[str]]:
+    return {file: sorted(names) for file, names in sorted(functions.items()) if not file.startswith("testing/")}
 
 
 if __name__ == "__main__":
