@@ -145,10 +145,12 @@ class SseReader(msgspec.Struct, gc=False):
     def close(self) -> list[bytes]:
         """Return the data of an event without a closing blank line. One JSON text sent as a stream counts as an event."""
         held, self._held = self._held, b""
+        if not held:
+            return []
         if type(held) is LargeEvent:
             return held.end()
         rest = bytes(held)
-        found = event_data(rest) if rest else None
+        found = event_data(rest)
         if found is None and rest.lstrip()[:1] == b"{":
             found = rest
         return [] if found is None else [found]

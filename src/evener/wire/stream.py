@@ -287,6 +287,8 @@ class StreamDecoder(msgspec.Struct, gc=False):
         return found
 
     def _read(self, frames: list[bytes], found: list[Delta]) -> None:
+        if not frames:
+            return
         left = iter(frames)
         try:
             over = self._events.read(left, found)

@@ -430,7 +430,12 @@ class _Turn(msgspec.Struct, gc=False):
             content = candidate.content
             if content and content.parts:
                 for part in content.parts:
-                    self.part(part, found)
+                    if self.open == "text" and part.text and not (part.functionCall or part.thoughtSignature or part.thought):
+                        delta = TextDelta(self.index, part.text)  # nearly every part
+                        found.append(delta)
+                        self.said.append(delta)
+                    else:
+                        self.part(part, found)
             if candidate.finishReason:
                 self._finish = (candidate.finishReason, "")
             if chunk.usageMetadata:
