@@ -1,6 +1,6 @@
 """Sessions of an editor: each is a thread. Prompts run, approvals become requests for permission, a cancel stops the run.
 
-The session's id is the thread's, so that any later process can load it. Decides nothing: the policy and the user do.
+The session's id is the thread's, so any later process can load it. Decides nothing: the policy and the user do.
 """
 
 import asyncio
@@ -70,9 +70,9 @@ class EditorSession(msgspec.Struct, eq=False):
 
 
 class AcpAgent:
-    """One editor. `send` writes a frame; `receive` takes one and returns when it has begun to be worked on.
+    """One editor. `send` writes a frame; `receive` takes one and returns when work on it has begun.
 
-    `harness` is an agent for every folder, or a function that gives the one for a folder.
+    `harness` is one agent for every folder, or a function that returns the agent for a folder.
     """
 
     def __init__(self, harness: Harness | Harnesses, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""How an editor shows a tool call: title, kind, files, diffs, and the plan of a to-do list. Pure."""
+"""The form of a tool call in an editor: title, kind, files, diffs, and the plan of a to-do list. Pure."""
 
 import os
 from base64 import b64decode

@@ -1,6 +1,7 @@
-"""JSON-RPC by lines: requests and notifications in both directions, with a deadline on each of ours.
+"""JSON-RPC by lines: requests and notifications in both directions, with a deadline for each of ours.
 
-What tools and their programs print must not get between the frames: over pipes, the protocol has descriptors of its own.
+The output of tools and their programs must not mix with the frames: the protocol uses its own copies of the pipe
+descriptors.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ Perform = Callable[[str, Frame], Awaitable[Frame]]
 
 
 class RequestRefused(EvenerError):
-    """An error for the other side, or of it: a code of JSON-RPC and a text."""
+    """An error to or from the other side: a code of JSON-RPC and a text."""
 
     def __init__(self, text: str, *, code: int = INVALID) -> None:
         super().__init__(text)

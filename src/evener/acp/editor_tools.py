@@ -1,6 +1,6 @@
-"""The editor's own file system and terminals as tools, where it offers them: buffers that are not saved are seen, too.
+"""The editor's file system and terminals as tools, if it offers them; they include unsaved buffers.
 
-Paths stay inside the session's folder, links followed. What changes something asks first.
+Paths stay inside the session's folder, with links resolved. Tools that change something need approval.
 """
 
 import os

@@ -14,7 +14,7 @@ OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class EditorServers:
-    """The servers of one session. What they say of their tools is not trusted: each tool counts as one that changes things."""
+    """The servers of one session. Their statements about tools are not trusted: each tool counts as one that changes things."""
 
     def __init__(self, given: object, *, cwd: str) -> None:
         self._given = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []

@@ -1,4 +1,4 @@
-"""What an editor is shown: events of a run, and messages of an earlier one, as `session/update`. Pure."""
+"""The display of an editor: events of a run, and messages of an earlier one, as `session/update`. Pure."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ LEFT_OUT = "\n\n[Parts of the answer were left out above. The whole of it:]\n\n"
 
 
 class UpdateEncoder:
-    """Turns the events of a session into updates. Of runs inside calls, nothing is shown."""
+    """Turns the events of a session into updates. Runs inside calls are not shown."""
 
     def __init__(self, tools: Toolbox, cwd: str) -> None:
         self._tools = tools

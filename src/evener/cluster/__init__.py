@@ -1,4 +1,6 @@
-"""Workers on several machines: they perform the runs that other processes submit. The log is the truth, this only moves it."""
+"""Workers on several machines: they perform the runs that other processes submit. The log is the only state; this package
+moves it on.
+"""
 
 from evener.cluster.worker import Worker
 

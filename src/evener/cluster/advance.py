@@ -1,7 +1,8 @@
-"""Moves one log on: takes its lease, runs plan and driver until the run ends, waits, or its slice is over, and lets go of it.
+"""Advances one log: takes its lease, runs plan and driver until the run ends, waits, or its slice is over, and releases the
+lease.
 
-The one thing that every engine has done. It tells the store's table of work what became of the log, and its caller as much as
-an engine may know: no contents.
+Every engine uses it. It records the outcome in the store's table of work, and tells its caller only what an engine may know:
+no contents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,7 @@ LOOK_AGAIN = 60.0
 
 @dataclass(frozen=True)  # the converter of Temporal reads no other class
 class AdvancedLog:
-    """What became of a log. `seconds`: when a run that waits is to be looked at again; `stop` is the cause of an end."""
+    """The outcome for a log. `seconds`: when to check a waiting run again; `stop` is the cause of an end."""
 
     kind: Literal["finished", "waiting", "more"]
     stop: str = ""
@@ -44,9 +45,9 @@ def is_passing(error: Exception) -> bool:
 
 
 class Advancer:
-    """Moves logs of some harnesses on, by the name that each has in the table of work. Safe from several tasks.
+    """Advances logs of some harnesses, by the name that each has in the table of work. Safe from several tasks.
 
-    `look_again` is after how many seconds a run that waits is looked at although nothing was heard.
+    `look_again` is the number of seconds after which a waiting run is checked even without a notification.
     """
 
     def __init__(self, harnesses: "Mapping[str, Harness]", store: Store, *, look_again: float = LOOK_AGAIN) -> None:

@@ -1,4 +1,4 @@
-"""What is due for a worker: prompts of schedules are submitted, runs are taken. Both engines ask here."""
+"""The work that is due for a worker: prompts of schedules are submitted, runs are taken. Both engines use it."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ def describe_error(error: Exception) -> str:
 
 
 class DueWork:
-    """The runs of some harnesses that are due, and their schedules. `say` is told when the store is `away` and back."""
+    """The due runs of some harnesses, and their schedules. `say` is called when the store is `away` and when it is back."""
 
     def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster", say: Callable[[str], None]) -> None:
         self._names = list(harnesses)

@@ -1,7 +1,7 @@
-"""Prompts that are submitted by the clock. Each firing has a thread of its own, named by schedule and time: so it happens once.
+"""Prompts that are submitted at fixed times. Each firing has its own thread, named by schedule and time, so it happens once.
 
-The schedules lie in the store, with the prompts; any worker of their harness fires one that is due. A time that passed while
-no worker was there is made up for once.
+The schedules are in the store, with the prompts; any worker of their harness fires one that is due. A time that passed while
+no worker was running is caught up once.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,7 +57,7 @@ def next_time(one: Schedule, now: float) -> float:
 
 
 class ScheduleWatch:
-    """Fires what is due, for the workers of some harnesses. It looks once a second, however often it is asked."""
+    """Fires what is due, for the workers of some harnesses. It checks once a second, however often it is called."""
 
     def __init__(self, harnesses: "Mapping[str, Harness]", tables: "PostgresCluster", say: Callable[[str], None]) -> None:
         self._harnesses = harnesses

@@ -1,8 +1,8 @@
-"""Performs the runs that other processes submitted, with Temporal: it hands out the work, watches workers and keeps timers.
+"""Performs submitted runs with Temporal: it distributes the work, watches workers and keeps timers.
 
-Who submits or decides needs no Temporal: both write to the store, and wake the log's row in its table of work. A worker takes
-rows that are due and passes them on as a signal, which starts the workflow if there is none. A row stays until its run ends,
-so even a Temporal server that forgot everything is told again.
+Submitting and deciding need no Temporal: both write to the store, and mark the log's row in its table of work as due. A
+worker takes due rows and signals their workflows, which start if they do not exist. A row stays until its run ends, so even
+a Temporal server that lost everything gets it again.
 """
 
 import asyncio
@@ -85,8 +85,8 @@ async def connect(address: str = "") -> Client:
 class TemporalWorker:
     """Performs the runs of one harness, `slots` at a time, as a worker of a Temporal server.
 
-    `pace` says how logs are moved; the lease of the store should be as long as its heartbeat. `slice`, `grace` and `say` are
-    those of `Worker`.
+    `pace` says how logs are advanced; the lease of the store should be as long as its heartbeat. `slice`, `grace` and `say`
+    are those of `Worker`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Performs the runs that other processes submitted, with PostgreSQL alone: takes ids from the store's table of work."""
+"""Performs submitted runs with PostgreSQL alone: takes ids from the store's table of work."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -29,9 +29,9 @@ LONGEST_WAIT = 5.0
 class Worker:
     """Performs the runs of some harnesses, by the name that each has in its logs, `slots` at a time.
 
-    `seconds` is how long a run stays with a worker that shows no sign of life; the lease of the store should be as short.
-    `slice` is how long a run keeps its slot. `say` is told one line when it is ready, for each run
-    that ended, for each that failed, and when the store is away and back.
+    `seconds` is how long a silent worker keeps a run; the lease of the store should be as short. `slice` is how long a run
+    keeps its slot. `say` gets one line when the worker is ready, for each run that ended, for each that failed, and when the
+    store is away and back.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The workflow that moves one log, for Temporal. Its id is that of the log, so that there is at most one for a branch.
+"""The workflow that advances one log, for Temporal. Its id is that of the log, so there is at most one for a branch.
 
-It holds ids and numbers only: no prompt, no answer, no error text. It decides nothing but when to look at the log again.
+It contains ids and numbers only: no prompt, no answer, no error text. It decides only when to check the log again.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ LONGEST_PAUSE = 10.0
 
 @dataclass(frozen=True)
 class Pace:
-    """How a log is moved, in seconds. `heartbeat`: a worker that is silent for longer is replaced.
+    """How a log is advanced, in seconds. `heartbeat`: a worker that is silent for longer is replaced.
 
-    `stay`: the most that one activity may take; `rounds`: after how many of them the workflow begins a new history.
+    `stay`: the maximum for one activity; `rounds`: after how many activities the workflow begins a new history.
     """
 
     heartbeat: float = 10.0
@@ -35,7 +35,7 @@ class Pace:
 
 @workflow.defn(name=WORKFLOW)
 class RunLog:
-    """Has the log advanced until its run is over. `nudge` says that something was said to it."""
+    """Advance the log until its run is over. `nudge` says that the log has a new note."""
 
     def __init__(self) -> None:
         self._nudged = False

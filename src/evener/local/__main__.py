@@ -1,4 +1,4 @@
-"""`python -m evener.local fetch`: gets the weights of the built-in local model ahead of time, and says what it did."""
+"""`python -m evener.local fetch`: downloads the weights of the built-in local model ahead of time, and reports it."""
 
 import argparse
 import sys

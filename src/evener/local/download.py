@@ -102,7 +102,7 @@ def _count_bytes(folder: Path) -> int:
 
 
 class DownloadBar:
-    """How much of a download is here, as one row on stderr; nothing where that is no terminal."""
+    """The progress of a download as one row on stderr; nothing if that is not a terminal."""
 
     def __init__(self, title: str, size: int) -> None:
         self._title, self._size = title, size

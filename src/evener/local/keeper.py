@@ -1,4 +1,5 @@
-"""One run of the child process, and the thread that starts it, reads its output and notices its end. Knows no requests.
+"""One run of the child process, and the thread that starts it, reads its output and notices its end. Independent of
+requests.
 
 The thread lives exactly as long as the child: the kernel kills the child when the thread that started it ends, so no thread
 of a pool may start it.
@@ -30,9 +31,9 @@ END_SECONDS = 10.0
 
 
 class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a local model is run. `context`: tokens of one conversation. `parallel`: how many are answered at once.
+    """How to run a local model. `context`: tokens of one conversation. `parallel`: how many requests are answered at once.
 
-    `threads` 0 means all cores but one. `start_seconds`: how long loading may take, a download of the weights aside.
+    `threads` 0 means all cores but one. `start_seconds`: how long loading may take, without a download of the weights.
     """
 
     context: int = 4096

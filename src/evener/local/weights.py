@@ -1,7 +1,7 @@
-"""The weights of local models: where they are, and whether they are the expected ones. Never runs what it finds.
+"""The weights of local models: where they are, and whether they are the expected ones. Never executes a file.
 
-A name such as `smollm2` is a GGUF file of ours: pinned by its hash, kept in the user's cache folder, fetched when it is
-missing. Anything else is the path of a GGUF file of the user's, used in place and never changed.
+A name such as `smollm2` is a known GGUF file: pinned by its hash, stored in the user's cache folder, downloaded if it is
+missing. Anything else is the path of a GGUF file of the user, used in place and never changed.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ LOCK_SECONDS = 1800.0
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """A GGUF file, there or not yet. `bundle` says how it is fetched; None for a file of the user's."""
+    """A GGUF file, which may not exist yet. `bundle` says how to download it; None for a file of the user."""
 
     name: str
     path: Path
@@ -40,7 +40,7 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Weights that are there and checked. `fresh` says that they were fetched just now."""
+    """Weights that exist and were checked. `fresh`: they were downloaded just now."""
 
     weights: Weights
     fresh: bool

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, where the connections live: runs come and go, each perhaps on another loop."""
+"""An event loop in its own thread, for connections: runs may each be on another event loop."""
 
 import asyncio
 import threading

@@ -1,8 +1,8 @@
-"""What is known of an MCP server before it is contacted, and the usual `mcpServers` JSON. Starts nothing, reads no file but
-the one it is given.
+"""The settings of an MCP server, known before it is contacted, and the usual `mcpServers` JSON. Starts nothing; reads only
+the given file.
 
-A variable (`${NAME}`, `${NAME:-default}`) is replaced only from the environment that the caller passes: a file that came with
-a project must be trusted first, or it could read the user's keys into a command of its own.
+A variable (`${NAME}`, `${NAME:-default}`) is replaced only from the environment that the caller passes: a file that came
+with a project must be trusted first, or it could read the user's keys into a command of its own.
 """
 
 import re
@@ -33,14 +33,14 @@ class McpServer(
     eq=False,
     rename={"connect_timeout": "connectTimeout", "question_timeout": "questionTimeout"},
 ):
-    """Where a server is and how far it is trusted. It has a `command`, a `url`, or is an object `inside` this process.
+    """The address of a server and how far it is trusted. It has a `command`, a `url`, or is an object `inside` this process.
 
-    `trusted`: what the server says of its tools (that one only reads) counts as their effect; without it each tool is a
-    `write`. `tools` are patterns of the names to offer (all, if empty), `without` of those to leave out. `approval` asks before
-    each call. `timeout` is for one request and `connect_timeout` for the start, both in seconds. `oauth`: log in when the
-    server asks for it. `protocol` pins a version; "auto" negotiates, "legacy" uses the handshake. `elicitation`: during a call
-    the server may ask the user something; `sampling`: it may ask the model, if the user allows each such request. Both wait
-    `question_timeout` seconds for the user.
+    `trusted`: the server's statements about its tools (that one only reads) decide their effect; without it each tool is a
+    `write`. `tools` are patterns of the names to offer (empty: all), `without` of those to leave out. With `approval`, each
+    call needs approval. `timeout` is for one request and `connect_timeout` for the start, both in seconds. `oauth`: log in
+    when the server requires it. `protocol` pins a version; "auto" negotiates, "legacy" uses the handshake. `elicitation`:
+    the server may ask the user during a call; `sampling`: it may ask the model, if the user allows each such request. Both
+    wait `question_timeout` seconds for the user.
     """
 
     name: str
@@ -89,7 +89,7 @@ def _sensitive(values: Texts) -> list[str]:
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What an entry of `mcpServers` says beside the fields of a server. Keys of other programs are passed over."""
+    """The keys of an entry of `mcpServers` beside the fields of a server. Keys of other programs are ignored."""
 
     type: str = ""
     disabled: bool = False

@@ -62,7 +62,7 @@ class _Live:
 
 
 class McpConnection:
-    """One server. `report` is told what was left out of its lists; `auth` logs in, where the server asks for it."""
+    """One server. `report` gets what was left out of its lists; `auth` logs in if the server requires it."""
 
     def __init__(
         self,

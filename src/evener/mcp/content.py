@@ -1,4 +1,4 @@
-"""What a server answers, as values of ours: text, images and documents as blocks, structured content as metadata."""
+"""The answers of a server as our values: text, images and documents as blocks, structured content as metadata."""
 
 import msgspec
 from mcp_types import (

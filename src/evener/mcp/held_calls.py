@@ -1,6 +1,8 @@
-"""Calls of a server that may ask back: one at a time, held open while a question waits for the user. Loaded with the SDK.
+"""Calls of a server that may ask questions: one at a time, kept open while a question waits for the user. Loaded with the
+SDK.
 
-Everything here runs on the loop of the servers. A question that is not answered in time is declined, and the call goes on.
+Everything here runs on the event loop of the servers. A question that is not answered in time is declined, and the call
+continues.
 """
 
 import asyncio
@@ -48,7 +50,7 @@ class Open(msgspec.Struct, eq=False):
 
 
 class HeldCall:
-    """One call under way. Its clock stands still while a question waits."""
+    """One call in progress. Its clock is stopped while a question waits."""
 
     def __init__(self, seconds: float, owner: str) -> None:
         self.owner = owner

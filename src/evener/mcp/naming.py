@@ -1,4 +1,4 @@
-"""Names that a model calls MCP tools by: `mcp__server__tool`, in letters that every provider takes. Pure."""
+"""The names of MCP tools for a model: `mcp__server__tool`, in characters that every provider accepts. Pure."""
 
 import re
 from collections.abc import Collection

@@ -1,6 +1,6 @@
-"""Logs in at an MCP server over HTTP, as OAuth 2.1 wants it. Tokens are kept in the key file, like any other key.
+"""Logs in at an MCP server over HTTP with OAuth 2.1. Tokens are stored in the key file, like any other key.
 
-The SDK does the protocol: discovery, registration, PKCE, refresh. Ours is where tokens are kept and how the user is asked.
+The SDK implements the protocol: discovery, registration, PKCE, refresh. This module stores tokens and asks the user.
 """
 
 import asyncio
@@ -137,7 +137,7 @@ def _dump(found: BaseModel | None) -> dict[str, object] | None:
 
 
 class _Login(OAuthClientProvider):
-    """The SDK's, which forgets with the process when a token expires and where it is refreshed."""
+    """The SDK's class, which forgets at the end of the process when a token expires and where to refresh it."""
 
     async def _initialize(self) -> None:
         await super()._initialize()

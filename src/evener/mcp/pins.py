@@ -1,6 +1,6 @@
-"""What each tool of a server looked like when it was first used: a hash of its description and schema.
+"""The description and schema of each tool of a server at its first use, as a hash.
 
-A server can change a tool after the user has come to trust it. A tool whose hash is another one asks again.
+A server can change a tool after the user has begun to trust it. A tool whose hash has changed needs approval again.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""What a server asks in the middle of a call: something of the user, or an answer of the model. Each is a run inside the call.
+"""Questions of a server during a call: to the user, or to the model. Each is a run inside the call.
 
-That run has a log of its own and says by itself what to call: `ask_user` for each field of a form, or the tool that asks the
-model. So a question waits, is decided, bounded and counted like any other. Talks to no server.
+That run has its own log, and a fixed script: it calls `ask_user` for each field of a form, or the tool that asks the model.
+So a question waits, is decided, limited and counted like any other. Does not talk to servers.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ SAMPLE_SCHEMA = {
 
 
 class ServerQuestion(msgspec.Struct, frozen=True):
-    """A form to fill in, a page to visit, or messages for the model. `body` is what the server sent, as far as it counts."""
+    """A form to fill in, a page to visit, or messages for the model. `body` has the relevant part of what the server sent."""
 
     server: str
     kind: Literal["form", "visit", "sampling"]
@@ -141,7 +141,7 @@ def _read_answer(text: str) -> Fields | None:
 
 
 class QuestionModel:
-    """Says what to call for a server's question. It costs nothing, and decides nothing but the words."""
+    """Makes the calls for a server's question. It costs nothing, and decides only the wording."""
 
     fetches = False
 

@@ -1,6 +1,7 @@
-"""Makes answers of sloppy servers readable: one bad tool must not lose a list, nor a null message an answer. Pure.
+"""Makes malformed answers of servers readable: one bad tool must not lose a list, and a null message must not lose an
+answer. Pure.
 
-The SDK checks an answer as a whole. So what it would refuse is taken out, or filled in, before it looks.
+The SDK validates an answer as a whole. So everything that it would refuse is removed or filled in first.
 """
 
 from collections.abc import Callable, Mapping

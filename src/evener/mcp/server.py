@@ -1,7 +1,7 @@
 """A harness as an MCP server: its tools, and its conversations as one more tool. Over stdio, or over HTTP on loopback.
 
-The policy of the harness holds: what it denies is refused. What it would ask about is refused, too, because a caller over MCP
-is not the user; `approve` allows that.
+The policy of the harness applies: what it denies is refused. Calls that need approval are refused, too, because a caller
+over MCP is not the user; `approve` allows them.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Several MCP servers as tools of a harness. Connects when it is first asked for tools; loses no server because of another."""
+"""Several MCP servers as tools of a harness. Connects when tools are first needed; a failing server does not affect the
+others.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class ResourceListing(msgspec.Struct, frozen=True):
 
 
 class PromptListing(msgspec.Struct, frozen=True):
-    """A prompt that a server offers, with the names of its arguments, those that are needed first."""
+    """A prompt that a server offers, with the names of its arguments, the required ones first."""
 
     server: str
     name: str
@@ -88,11 +90,12 @@ Answer = Callable[[Elicitation], Awaitable[Mapping[str, object] | None]]
 
 
 class McpServers:
-    """Servers by name. Give `await load()` (or `load_sync()`) to a harness as tools; then `aclose`, or use it as a context.
+    """Servers by name. Pass `await load()` (or `load_sync()`) to a harness as tools; then `aclose`, or use it as a context
+    manager.
 
-    `pins` remembers how tools looked: one that has changed needs approval. `answer` puts questions of servers to the user;
-    without it they wait in the log for an answer, if the server may ask (`elicitation`), else they are declined. `login` makes
-    what logs in at a server over HTTP (`evener.mcp.oauth`).
+    `pins` remembers the definitions of tools: a tool that has changed needs approval. `answer` forwards questions of servers
+    to the user; without it they wait in the log for an answer, if the server may ask (`elicitation`), else they are
+    declined. `login` creates the object that logs in at a server over HTTP (`evener.mcp.oauth`).
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """A server as a child process: JSON-RPC by lines over its pipes. Ends the process with the connection.
 
-The SDK has such a transport, without a bound on a line (100 MB in one line hang it) and with a parser that drops an answer it
-cannot read, so that its caller waits for ever. Here a line has a limit, and a bad answer reaches the caller.
+The SDK has such a transport, but without a limit for a line (100 MB in one line block it), and its parser drops an answer
+that it cannot read, so that its caller waits without end. Here a line has a limit, and a bad answer reaches the caller.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The model of a recording: says again what it said, and fails again where it failed. Sends nothing."""
+"""The model of a recording: gives the recorded answers, and fails where it failed. Sends nothing."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ FORMS: tuple[OutputForm, ...] = ("native", "tool", "prompted")
 
 
 class RecordedModel:
-    """Says again what the model of this name said, and fails again where it failed."""
+    """Gives the recorded answers of the model with this name, and fails where it failed."""
 
     def __init__(self, name: str, tape: Tape, *, fetches: bool, shape: OutputShape | None, tools: Iterable[str]) -> None:
         self._name = name
@@ -111,7 +111,7 @@ def _texts(reply: Reply, form: OutputForm) -> tuple[str, ...]:
 
 
 class _RecordedStream:
-    """One answer of the recording, coming."""
+    """One answer of the recording, in progress."""
 
     def __init__(self, tape: Tape, answer_of: Callable[[ev.Replied], GivenAnswer]) -> None:
         self._tape = tape
@@ -158,7 +158,7 @@ def _is_nothing(event: ev.Event) -> bool:
 
 
 class _Played(EvenerError):
-    """A failure that says what it said when it was recorded."""
+    """A recorded failure, with its message."""
 
     def __init__(self, event: ev.ModelFailed) -> None:
         Exception.__init__(self, event.message)

@@ -1,4 +1,4 @@
-"""Where a replay and its recording part, for people to read. Pure."""
+"""The first difference between a replay and its recording, for people to read. Pure."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""What the log of an earlier version does not say in facts: read from its sentences, questions and order. Pure.
+"""Facts that the logs of earlier versions do not contain, derived from their sentences, questions and order. Pure.
 
-Since events have `Configured.setup`, a log holds the setup of its runs, and numbers beside its sentences. In a log from before
-that, every decision that rests on the setup says so: in the sentence of a stop or a notice, in a question, in the order of
-starts. What left no trace decided nothing, and is left open. No other module of `replay` reads our own sentences.
+Since `Configured.setup` exists, a log contains the setup of its runs, and numbers beside its sentences. In an older log,
+every decision that depends on the setup shows it: in the sentence of a stop or a notice, in a question, in the order of
+starts. What left no trace decided nothing, and is left open. No other module of `replay` parses our own sentences.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a driver talks to besides the model, played back: tools, media, hooks, and what people said."""
+"""Everything that a driver uses besides the model, played back: tools, media, hooks, and messages of users."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -24,7 +24,7 @@ from evener.transcript.transcript import Transcript
 
 
 class RecordedCaller:
-    """Gives each call the result that it had, in the recorded order. Runs nothing."""
+    """Gives each call its recorded result, in the recorded order. Runs nothing."""
 
     def __init__(self, tape: Tape, state: Callable[[], RunState], *, specs: Iterable[ToolSpec]) -> None:
         self._tape = tape
@@ -98,7 +98,7 @@ class RecordedCaller:
 
 
 class RecordedMedia:
-    """Knows what was fetched. The bytes are not needed: no model is given them."""
+    """Knows what was fetched. The bytes are not needed, because no model gets them."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -124,7 +124,7 @@ MadeFirst = ev.Compacted | ev.CompactionFailed | ev.ContextRestored
 
 
 class RecordedRoom:
-    """Makes the same room again: what was taken out of requests, and the summaries."""
+    """Repeats the recorded cuts and summaries."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -178,7 +178,7 @@ def recorded_router(tape: Tape, models: Sequence[str]) -> Callable[[RunState, st
 
 
 class RecordedLog:
-    """Holds nothing: the tape does. People say to it what they said to the recorded one."""
+    """Stores nothing: the tape does. Its inbox has the recorded messages."""
 
     def __init__(self, name: str, tape: Tape) -> None:
         self._lease = Lease(name, 0, "replay")

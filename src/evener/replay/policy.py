@@ -1,4 +1,4 @@
-"""The policy of a run, as far as its recording shows: what was asked about, denied or allowed, call by call."""
+"""The policy of a run as far as its recording shows it: what needed approval, was denied or allowed, call by call."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,7 @@
-"""Replays a recorded log offline: one driver after another, each given what its recorded one was given. Sends and runs nothing.
+"""Replays a recorded log offline: one driver after another, each with the recorded input. Sends and runs nothing.
 
-What the plan depends on is read from the log: limits, tools, models and questions as facts, the policy from its decisions. Or
-it is a harness's own, and then the replay tells whether that harness would do the same.
+The input of the plan is read from the log: limits, tools, models and questions as facts, the policy from its decisions. Or
+the setup of a harness is used, and then the replay shows whether that harness would do the same.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Played(TypedDict):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What came of a replay: its events, and where they are not those of the recording. None: byte for byte the same."""
+    """The outcome of a replay: its events, and where they differ from the recording. None: byte for byte the same."""
 
     events: tuple[ev.Event, ...]
     differences: tuple[Difference, ...] = ()
@@ -65,7 +65,7 @@ async def replay(
 
 
 class _Replay:
-    """One replay under way."""
+    """One replay in progress."""
 
     def __init__(self, tape: Tape, log: str, harness: Harness | None, limits: Limits | None) -> None:
         self._tape = tape

@@ -1,4 +1,4 @@
-"""What providers held of a conversation, played back: each request rests on what it rested on. Sends nothing."""
+"""The state at providers, played back: each request rests on the recorded state. Sends nothing."""
 
 from collections.abc import Iterator
 

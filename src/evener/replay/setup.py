@@ -1,4 +1,4 @@
-"""What a recorded driver was set up with, as its log says: models, tools, limits, questions, and its budget. Pure."""
+"""The setup of a recorded driver, from its log: models, tools, limits, questions, and its budget. Pure."""
 
 from collections.abc import Sequence
 from decimal import Decimal

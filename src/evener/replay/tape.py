@@ -1,6 +1,6 @@
-"""The recording, with the place that the replay has come to. What the driver writes is held against it, event by event.
+"""The recording, with the position of the replay. Each event that the driver writes is compared with the recorded one.
 
-It is also the driver's clock: events get the times and ids that they were recorded with, and nothing waits.
+It is also the driver's clock: events get the recorded times and ids, and nothing waits.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ PATIENCE = 1000
 
 
 class RecordingEnded(Exception):
-    """The recording ends here: its process died, or was told to stop."""
+    """The recording ends here: its process died, or was stopped."""
 
 
 class Strayed(Exception):
-    """The replay does something else than the recording."""
+    """The replay differs from the recording."""
 
     def __init__(self, *differences: Difference) -> None:
         super().__init__("; ".join(map(str, differences)))
@@ -31,7 +31,7 @@ class Strayed(Exception):
 
 
 class Tape:
-    """Plays the part of the clock for one driver after another. `keyed`: the keys of calls are known, as the log's name is."""
+    """The clock for one driver after another. `keyed`: the keys of calls are known, because the name of the log is."""
 
     def __init__(self, recorded: Sequence[ev.Event]) -> None:
         self.stored = tuple(recorded)

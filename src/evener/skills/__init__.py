@@ -1,4 +1,4 @@
-"""Agent Skills: folders with a SKILL.md that tell a model how to do something. Only what is enabled is found, shown or read."""
+"""Agent Skills: folders with a SKILL.md that tell a model how to do something. Only enabled skills are found, shown or read."""
 
 from evener.skills.agents_md import read_agents_md
 from evener.skills.catalogue import list_skills, skill_read_tool, skill_text

@@ -1,4 +1,4 @@
-"""AGENTS.md: what a project tells agents. Included on request, and only from a project that the user trusts."""
+"""AGENTS.md: instructions of a project for agents. Included on request, and only from a project that the user trusts."""
 
 from pathlib import Path
 

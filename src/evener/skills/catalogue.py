@@ -1,4 +1,4 @@
-"""Skills as a model sees them: a list in the system prompt, within a budget, and one tool that reads them."""
+"""The skills for a model: a list in the system prompt, within a budget, and one tool that reads them."""
 
 from collections.abc import Iterable
 

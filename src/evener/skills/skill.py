@@ -1,6 +1,7 @@
 """Skills on disk: finds them in project and user folders, and reads them leniently. Runs nothing.
 
-A project's skills may have come with a clone, and tell the model what to do. So they count only if the user trusts the folder.
+A project's skills may have come with a clone, and they instruct the model. So they are used only if the user trusts the
+folder.
 """
 
 import os
@@ -21,7 +22,7 @@ OLD_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 class Skill(msgspec.Struct, frozen=True):
-    """One skill: when to use it, and the folder with its instructions. `hidden`: the model is not told of it."""
+    """One skill: when to use it, and the folder with its instructions. `hidden`: it is not listed for the model."""
 
     name: str
     description: str
@@ -40,7 +41,7 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 class SkillSet(msgspec.Struct, frozen=True):
-    """The skills that count, by name, and sentences about those that do not."""
+    """The skills in use, by name, and sentences about those that are not."""
 
     skills: Mapping[str, Skill]
     problems: tuple[str, ...] = ()

@@ -1,1 +1,1 @@
-"""The viewer: a page on loopback that shows what the store holds, live, and decides what waits. Needs the extra `view`."""
+"""The viewer: a page on loopback that shows the store, live, and takes decisions about approvals. Needs the extra `view`."""

@@ -1,6 +1,6 @@
-"""The arguments of a call as a page shows them: all that the text says, with the escapes of its strings resolved.
+"""The arguments of a call for a page: the whole text, with the escapes of its strings resolved.
 
-Reading JSON into values would round numbers and drop a name that is given twice. A user who decides must see both.
+Reading JSON into values would round numbers and drop a name that occurs twice. A user who decides must see both.
 """
 
 import json

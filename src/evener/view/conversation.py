@@ -1,7 +1,7 @@
-"""A log as people read it: a fold of its events into items, each call beside its result. Pure: no I/O, no clock.
+"""A log for reading: its events as items, each call beside its result. Pure: no I/O, no clock.
 
-An item is named by the number of its event, and stays at its place. `touched` is the number of the last event that changed it,
-so a page that knows the log up to an event asks for what was touched since.
+An item is identified by the number of its event, and keeps its position. `touched` is the number of the last event that
+changed it, so a page that knows the log up to an event asks for the items that changed since.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ LABEL = 2_000
 
 
 class Piece(msgspec.Struct, omit_defaults=True):
-    """One block. `length` is that of the whole text where it is cut. `place` finds it in its event: `message/blocks/2`."""
+    """One block. `length` is that of the whole text if it was cut. `place` is its path in its event: `message/blocks/2`."""
 
     kind: str
     text: str = ""
@@ -50,7 +50,7 @@ class Piece(msgspec.Struct, omit_defaults=True):
 
 
 class TalkItem(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One thing in a conversation. `key` is unique in the log; what does not apply is left out."""
+    """One item of a conversation. `key` is unique in the log; fields that do not apply are left out."""
 
     key: str
     place: int

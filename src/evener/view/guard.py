@@ -1,8 +1,9 @@
-"""Who may ask the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others: 403.
+"""Access to the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others get
+403.
 
-The token is the first part of the path, so nothing at all is served without it. A page of another site knows neither the token
-nor, by DNS rebinding, a Host that passes. A browser that follows the address from elsewhere gets the page and nothing else:
-`evener view` opens it by a file, which is another site.
+The token is the first part of the path, so nothing is served without it. A page of another site does not know the token, and
+with DNS rebinding its Host is refused. A browser that follows the address from elsewhere gets only the page: `evener view`
+opens it through a file, which is another site.
 """
 
 import hmac
@@ -29,7 +30,7 @@ REFUSED = "Refused. Open the address that `evener view` printed.\n"
 
 
 class Guard:
-    """Stands in front of the app. `port` is that of the server."""
+    """Checks requests before the app gets them. `port` is that of the server."""
 
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app = app

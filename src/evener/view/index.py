@@ -1,4 +1,4 @@
-"""The list of threads: what each came to, read once for each length of its log and kept; and what of it a filter leaves.
+"""The list of threads: a summary of each, computed once for each length of its log; and the part that a filter leaves.
 
 Reads the store, writes nothing.
 """
@@ -37,7 +37,7 @@ SLOW = 0.02
 
 
 class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the events of one log say in short. `condition` is that of its last run."""
+    """A summary of the events of one log. `condition` is that of its last run."""
 
     prompt: str = ""
     model: str = ""
@@ -52,7 +52,7 @@ class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thread in the list. `seen` is None, and `condition` empty, until its log was read. `group` is that of a filter."""
+    """One thread in the list. Until its log was read, `seen` is None and `condition` empty. `group` is that of a filter."""
 
     thread: str
     log: str

@@ -1,6 +1,7 @@
-"""The runs that a page has begun: what their models say before it is in the log, and what went wrong. Never more than a log.
+"""The runs that a page has started: the text of their models before it is in the log, and errors. Never more than the log
+will have.
 
-The log has whole answers only. What is shown here is taken away as soon as the answer, or its failure, is in the log.
+The log has only whole answers. Text that is shown here is removed as soon as the answer, or its failure, is in the log.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ SHOWN = 20_000
 
 
 class UnfinishedAnswer(msgspec.Struct):
-    """An answer on its way. `pieces` counts its deltas, so that a page can tell whether it has changed."""
+    """An answer during streaming. `pieces` counts its deltas, so that a page can tell whether it has changed."""
 
     text: str = ""
     reasoning: str = ""

@@ -1,7 +1,8 @@
-"""What was sent: the request of each `ModelCalled`, rebuilt from the log and held against the digest that was recorded.
+"""The sent requests: for each `ModelCalled`, rebuilt from the log and compared with the recorded digest.
 
-Settings of a run are in the log; those of a harness (effort, output limit, schema of the answer) are not. With the harness at
-hand they are known; else each effort is tried. What still has another digest is shown as such, never as what was sent.
+Settings of a run are in the log; those of a harness (effort, output limit, schema of the answer) are not. They are known if
+the harness is given; otherwise each effort is tried. A request with another digest is shown as a reconstruction, never as
+what was sent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,10 +33,10 @@ AROUND = 3
 
 
 class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One request of a log: who was asked, what it used, and what the context was made of.
+    """One request of a log: the model, its usage, and the composition of the context.
 
-    `kinds` are tokens by kind of block: an estimate whose sum is what the provider reported. `shortened` says what was done to
-    the context since the request before.
+    `kinds` are tokens by kind of block: an estimate whose sum is the reported count. `shortened` says how the context was
+    shortened since the request before.
     """
 
     n: int
@@ -54,7 +55,7 @@ class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it goes over the wire. `exact`: it has the digest that was recorded. `recorded` is empty in older logs."""
+    """A request as it is sent. `exact`: it has the recorded digest. `recorded` is empty in older logs."""
 
     n: int
     model: str
@@ -76,7 +77,9 @@ def list_requests(events: Iterable[ev.Event], windows: Mapping[str, int]) -> lis
 
 
 class _RequestFold:
-    """Folds a log to its requests. `called` is the request that is under way, `view` what it holds of the conversation."""
+    """Computes the requests of a log. `called` is the request in progress, `view` the part of the conversation that it
+    contains.
+    """
 
     def __init__(self, windows: Mapping[str, int]) -> None:
         self.found: list[RequestLine] = []

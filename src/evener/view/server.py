@@ -77,7 +77,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 class OpenLog(msgspec.Struct):
-    """A log that a page looks at: its events so far, and their fold."""
+    """A log that is open in a page: its events so far, and their state."""
 
     log: str
     events: list[ev.Event]
@@ -86,9 +86,9 @@ class OpenLog(msgspec.Struct):
 
 
 class Viewer:
-    """Reads one store. With a harness it can also resume runs and go on with them; without one it says how to.
+    """Reads one store. With a harness it can also resume and continue runs; without one it shows the command for that.
 
-    `by` is written down with decisions. `words` are what another command needs to use the same store.
+    `by` is recorded with decisions. `words` are the options with which another command uses the same store.
     """
 
     def __init__(self, store: Store, *, harness: Harness | None = None, by: str = "", words: Sequence[str] = ()) -> None:

@@ -1,8 +1,8 @@
-"""Run events as AG-UI events (`ag-ui-protocol` 1.0), and what its clients send. Pure.
+"""Run events as AG-UI events (`ag-ui-protocol` 1.0), and the requests of its clients. Pure.
 
-The protocol has no word for taking back, but a snapshot of all messages replaces those that a client shows: after a broken
-stream it gets one without the broken answer. Approvals are interrupts, which the next run's `resume` answers. Runs inside
-calls are not shown, but what they wait for is.
+The protocol has no event that retracts text, but a snapshot of all messages replaces those that a client shows: after a
+broken stream it gets one without the broken answer. Approvals are interrupts, which the next run's `resume` answers. Runs
+inside calls are not shown, but the approvals that they wait for are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ Kind = Literal["text", "reasoning"]
 
 
 class Part(msgspec.Struct):
-    """A text or reasoning message of the turn under way."""
+    """A text or reasoning message of the present turn."""
 
     kind: Kind
     id: str
@@ -54,7 +54,7 @@ class Part(msgspec.Struct):
 
 
 class AgUiEncoder:
-    """Turns the events of one run, in order, into events of the protocol. `finished` once the last one was given.
+    """Turns the events of one run, in order, into events of the protocol. `finished` is True after the last one.
 
     `thread` and `run` are the client's names; `shown` are the messages that it has.
     """

@@ -1,7 +1,8 @@
-"""An app that serves one harness to web pages: `/api/chat` speaks the UI message stream, `/ag-ui` AG-UI. Needs the extra `web`.
+"""An app that serves one harness to web pages: `/api/chat` speaks the UI message stream, `/ag-ui` AG-UI. Needs the extra
+`web`.
 
-The id of a chat is the id of a thread, so a run that waits for an approval goes on after a restart. A client that goes away
-cancels its run; the log is kept.
+The id of a chat is the id of a thread, so a run that waits for an approval can continue after a restart. When a client
+disconnects, its run is cancelled; the log is kept.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 
 class PageEncoder(Protocol):
-    """The events of one run in the words of a protocol."""
+    """The events of one run in the form of a protocol."""
 
     finished: bool
     headers: Mapping[str, str]
@@ -55,7 +56,7 @@ class PageEncoder(Protocol):
 
 
 class _Refused(Exception):
-    """A request that is not worked on: status and text."""
+    """A request that is refused: status and text."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -63,7 +64,7 @@ class _Refused(Exception):
 
 
 class _EventResponse(StreamingResponse):
-    """Events until they end, the deadline passes or the client is gone; then their source is closed, whatever it is doing."""
+    """Sends events until they end, the deadline passes or the client disconnects; then closes their source."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], *, seconds: float, headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers=headers)

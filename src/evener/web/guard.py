@@ -1,6 +1,7 @@
-"""Who may ask the app: requests for this host, from a page that the user allowed, with the token if there is one.
+"""Access to the app: requests for this host, from a page that the user allowed, with the token if there is one.
 
-A page of another site can send requests to this machine. It cannot hide its Origin, and by DNS rebinding it has another Host.
+A page of another site can send requests to this machine. It cannot hide its Origin, and with DNS rebinding it has another
+Host.
 """
 
 import hmac
@@ -14,7 +15,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class WebGuard:
-    """Stands in front of an app. `hosts` are names without a port; `origins` are those of pages elsewhere, as browsers say."""
+    """Checks requests before the app gets them. `hosts` are names without a port; `origins` are those of other pages, as
+    browsers send them.
+    """
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, origins: Iterable[str] = (), token: str = "") -> None:
         self._app = app

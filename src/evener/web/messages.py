@@ -1,4 +1,4 @@
-"""What both protocols share: what a page asks for, how results and approvals look on it. Pure."""
+"""What both protocols share: the requests of a page, and the form of results and approvals on it. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", r
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
-    """The user's word about one approval. `arguments` stand in place of the model's."""
+    """The user's decision about one approval. `arguments` replace the model's."""
 
     approved: bool
     why: str = ""
@@ -25,10 +25,10 @@ class PageAnswer(msgspec.Struct, frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page wants of a thread: a prompt to be answered, or answers to approvals.
+    """A request of a page for a thread: a prompt to answer, or decisions about approvals.
 
-    `again` takes the last prompt back first. `run` is the page's own name for the run; `shown` are the messages that it has.
-    `unused` names what it sent and this harness does not use.
+    `again` first undoes the last prompt. `run` is the page's name for the run; `shown` are the messages that it has.
+    `unused` names the fields that this harness does not use.
     """
 
     thread: str

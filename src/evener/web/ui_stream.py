@@ -1,7 +1,7 @@
-"""Run events as a UI message stream, which the Vercel AI SDK reads (npm `ai` 7), and what its chat sends. Pure.
+"""Run events as a UI message stream, which the Vercel AI SDK reads (npm `ai` 7), and the requests of its chat. Pure.
 
-A message of the stream is a run, resumed or not; a step is a request to the model. What is retracted is taken back with
-`reset-step`, so nothing is shown twice. Runs inside calls are not shown, but what they wait for is.
+A message of the stream is a run, resumed or not; a step is a request to the model. Retracted text is removed with
+`reset-step`, so nothing is shown twice. Runs inside calls are not shown, but the approvals that they wait for are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ Kind = Literal["text", "reasoning"]
 
 
 class UiStreamEncoder:
-    """Turns the events of one run, in order, into chunks. `finished` once the last one was given."""
+    """Turns the events of one run, in order, into chunks. `finished` is True after the last one."""
 
     headers: Mapping[str, str] = HEADERS
     end = END
