@@ -17,10 +17,11 @@ from evener import Harness, MemoryStore, tool
 from evener import events as ev
 from evener.observe import join_trace, recorder
 from evener.observe.conventions import LONGEST, WORD
-from evener.observe.export import KEY_SHAPES, encode_spans, may_look_like_key, redact_spans, trace_funnel
+from evener.observe.export import KEY_SHAPES, may_look_like_key, redact_spans, trace_funnel
+from evener.observe.lines import TraceSpan, encode_spans
 from evener.observe.otlp import OtlpSink, send_all, traces_url
 from evener.observe.recorder import EndedRun, TraceRecorder, TraceSettings, record_run
-from evener.observe.spans import TraceSpan, fold_spans
+from evener.observe.spans import fold_spans
 from evener.observe.trace_context import trace_header
 from evener.store.redaction import Funnel
 from evener.testing.scripted_model import ScriptedModel, calls

@@ -9,8 +9,9 @@ import pytest
 
 from evener import events as ev
 from evener.errors import EvenerError
-from evener.observe.export import encode_spans, redact_spans, trace_funnel
-from evener.observe.recorder import EndedRun, TraceFolder, spans_of
+from evener.observe.export import redact_spans, trace_funnel
+from evener.observe.lines import SpanLine, TraceSpan, encode_spans
+from evener.observe.recorder import EndedRun, TraceFolder, lines_of, spans_of
 from evener.observe.spans import fold_spans
 from evener.store.redaction import fixed_fields
 from evener.transcript.ask import Extra, FreeText, ModelSettings, Namespace, ToolSpec
@@ -157,6 +158,15 @@ def test_the_run_has_every_kind_of_event() -> None:
     assert len(TEXTS) > 100
 
 
+def test_lines_are_written_as_their_spans_are() -> None:
+    """Most spans are never made as such. With a text that may be secret, they are."""
+    run, odd = planted("", ""), planted("reply id", f"reply {LOOKS}")
+    assert {type(one) for one in lines_of([run])} == {SpanLine, TraceSpan}
+    assert {type(one) for one in lines_of([run, odd])} == {TraceSpan}
+    for runs in ([run], [odd], [run, odd, run]):
+        assert encode_spans(lines_of(runs)) == encode_spans(spans_of(runs, content=False))
+
+
 @pytest.mark.parametrize("content", [False, True], ids=["without content", "with content"])
 @pytest.mark.parametrize("secret", [USED, LOOKS], ids=["used", "looks like a key"])
 def test_a_secret_in_any_text_of_any_event_never_leaves(secret: str, content: bool, tmp_path: Path) -> None:
@@ -166,7 +176,7 @@ def test_a_secret_in_any_text_of_any_event_never_leaves(secret: str, content: bo
             if not can_stand(text, new):
                 continue
             run = planted(text, new)
-            TraceFolder(tmp_path).send(spans_of([run], content=content))
+            TraceFolder(tmp_path).send(spans_of([run], content=True) if content else lines_of([run]))
             later = fold_spans(run.events, log=run.log, agent=run.agent, content=content)
             left = encode_spans(redact_spans(later, trace_funnel(), content=content))
             (file,) = tmp_path.iterdir()

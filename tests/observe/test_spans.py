@@ -22,9 +22,10 @@ from evener.observe.conventions import (
     provider_name,
     settings_attributes,
 )
+from evener.observe.lines import TraceSpan
 from evener.observe.metrics import Metrics
 from evener.observe.recorder import EndedRun, TraceSettings
-from evener.observe.spans import TraceSpan, fold_spans
+from evener.observe.spans import fold_spans
 from evener.observe.trace_context import parse_traceparent, span_id
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.ask import ModelSettings, ToolSpec

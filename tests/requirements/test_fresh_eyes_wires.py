@@ -12,8 +12,8 @@ from bench.windows import PIXEL
 from evener import Harness, MemoryStore, ModelSettings, RunResult, open_model, tool
 from evener.errors import InvalidRequest
 from evener.observe import recorder
+from evener.observe.lines import TraceSpan
 from evener.observe.recorder import TraceRecorder, TraceSettings
-from evener.observe.spans import TraceSpan
 from evener.testing import Call, FakeServer, ScriptedModel, Text, faults, turn
 from evener.transcript import ImageBlock, Inline, Message, Origin, ReasoningBlock, Seal, TextBlock, ToolCall, ToolResult
 from evener.transcript.ask import OutputForm

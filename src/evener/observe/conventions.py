@@ -6,7 +6,7 @@ defined here. Tokens written to a cache have two spellings, and each backend rea
 
 import string
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -91,6 +91,12 @@ def provider_name(model: str) -> str:
 def finish_reason(reason: StopReason) -> str:
     """Return why a model stopped, in the conventions' words where they have one."""
     return FINISHES.get(reason, reason)
+
+
+@cache
+def finish_reasons(reason: StopReason) -> tuple[str]:
+    """Return the same as the attribute has it."""
+    return (finish_reason(reason),)
 
 
 def model_attributes(model: str) -> dict[str, Attribute]:

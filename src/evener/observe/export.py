@@ -10,7 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from evener.observe.conventions import Attribute
-from evener.observe.spans import TraceSpan
+from evener.observe.lines import TraceSpan, texts_in
 from evener.store.redaction import Funnel
 from evener.transport.secrets import known_net
 
@@ -49,14 +49,16 @@ KEY_SHAPES = (
 """What looks like a key of any provider. A trace is read by others than its thread, so here a false alarm costs little.
 
 Repetitions are bounded where a text could repeat what stands before them: looking for these holds up the whole process."""
-KEY_WORDS = "AKIA ASIA ABIA ACCA AIza ya29 eyJ xox lin_api dop_v1 github_pat -----BEGIN ://".split()
+KEY_WORDS = "ya29 eyJ xox -----BEGIN ://".split()
+AMAZON_AND_GOOGLE = "AKIA ASIA ABIA ACCA AIza".split()
 CASELESS_KEY_WORDS = "bearer basic key secret passw token".split()
 """All that looks like a key holds one of these words, the latter in any case, or a `-` or `_` after one of the prefixes. They
 are looked for first, as all shapes take long."""
-KEY_PREFIXES = tuple("sk pk rk xk sai pai rai xai hf r8 npm pypi glpat tgp nvapi pplx fw whsec ghp gho ghu ghs ghr".split())
-LONGEST_PREFIX = max(map(len, KEY_PREFIXES))
+KEY_PREFIXES = tuple(
+    "sk pk rk xk sai pai rai xai hf r8 npm pypi glpat tgp nvapi pplx fw whsec ghp gho ghu ghs ghr lin dop github".split()
+)
+PREFIX_ENDS = frozenset([prefix[-2:] for prefix in KEY_PREFIXES])
 
-ENCODER = msgspec.json.Encoder()
 CONTENT = attrgetter("content")
 
 
@@ -69,7 +71,7 @@ def trace_funnel() -> Funnel:
 def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -> Iterator[TraceSpan]:
     """Yield spans without secrets: names and attributes too, as a tool or an error may be called anything."""
     spans = list(spans)
-    if not content and funnel is trace_funnel() and not _may_hold_secrets(_list_texts(spans)):
+    if not content and funnel is trace_funnel() and not may_hold_secrets(list_texts(spans)):
         told = any(map(CONTENT, spans))
         yield from [msgspec.structs.replace(span, content={}) for span in spans] if told else spans
         return
@@ -84,21 +86,15 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
         )
 
 
-def _list_texts(spans: Iterable[TraceSpan]) -> list[str]:
+def list_texts(spans: Iterable[TraceSpan]) -> list[str]:
     """Return all texts of the spans but what was said, each once."""
     found: set[Attribute] = set()
     for span in spans:
         found.update(span.attributes.values(), (span.name, span.error))
-    texts: list[str] = []
-    for one in found:
-        if type(one) is str:
-            texts.append(one)
-        elif type(one) is tuple:
-            texts += one
-    return texts
+    return list(texts_in(found))
 
 
-def _may_hold_secrets(texts: Sequence[str]) -> bool:
+def may_hold_secrets(texts: Sequence[str]) -> bool:
     """True if one of the texts may contain a secret or is too long. False is certain.
 
     Letters beyond ASCII always return True, because some of them equal others if case is ignored.
@@ -114,13 +110,15 @@ def may_look_like_key(text: str) -> bool:
     for word in KEY_WORDS:
         if word in text:
             return True
+    if "A" in text and any([word in text for word in AMAZON_AND_GOOGLE]):
+        return True
     lower = text.lower()
     for word in CASELESS_KEY_WORDS:
         if word in lower:
             return True
     # Searching for each prefix would take longer. Most ids of a run have the same few letters before a mark.
-    before = {part[-LONGEST_PREFIX:] for part in text.replace("-", "_").split("_")}
-    return any([end.endswith(KEY_PREFIXES) for end in before])
+    parts = text.replace("-", "_").split("_")
+    return not PREFIX_ENDS.isdisjoint([part[-2:] for part in parts]) and any([part.endswith(KEY_PREFIXES) for part in parts])
 
 
 class _RedactedTexts(dict[str, str]):
@@ -134,7 +132,7 @@ class _RedactedTexts(dict[str, str]):
         self._shaped = funnel is trace_funnel()
 
     def __missing__(self, text: str) -> str:
-        found = self[text] = text if self._shaped and not _may_hold_secrets((text,)) else self._funnel.text(text)
+        found = self[text] = text if self._shaped and not may_hold_secrets((text,)) else self._funnel.text(text)
         return found
 
 
@@ -151,8 +149,3 @@ def _redact(value: Attribute, clean: _RedactedTexts) -> Attribute:
 def attributes_of(span: TraceSpan) -> dict[str, Attribute]:
     """Return all attributes of a span, those with content included."""
     return {**span.attributes, **span.content}
-
-
-def encode_spans(spans: Iterable[TraceSpan]) -> bytes:
-    """Return spans as lines of JSON."""
-    return ENCODER.encode_lines(spans)

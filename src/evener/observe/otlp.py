@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from evener import __version__
 from evener.errors import UsageError
 from evener.observe.export import attributes_of
-from evener.observe.spans import TraceSpan
+from evener.observe.lines import TraceSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

@@ -13,13 +13,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from evener.errors import UsageError
 from evener.events import Configured, Event, Prompted
-from evener.observe.spans import TraceSpan, fold_spans
+from evener.observe.lines import SEQ, SpanLine, TraceSpan, encode_spans
+from evener.observe.spans import fold_lines, fold_spans
 
 WAITING = 1_000
 """Runs that may wait to be written; further ones are dropped."""
@@ -100,6 +101,7 @@ class TraceRecorder:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._sinks = list(sinks)
+        self._lines = False  # nothing but the lines of files is wanted
         self.dropped = 0
 
     @property
@@ -141,6 +143,7 @@ class TraceRecorder:
 
     def _work(self, closing: threading.Event) -> None:
         self._sinks = self._sinks or _open_sinks(self.settings)  # here: importing OpenTelemetry must not keep a run waiting
+        self._lines = not self.settings.content and all(isinstance(sink, TraceFolder) for sink in self._sinks)
         while True:
             runs = [self._queue.get()]
             with suppress(Empty):
@@ -153,7 +156,7 @@ class TraceRecorder:
 
     def _write(self, runs: Sequence[EndedRun]) -> None:
         try:
-            spans = spans_of(runs, content=self.settings.content)
+            spans: Sequence[Any] = lines_of(runs) if self._lines else spans_of(runs, content=self.settings.content)
         except Exception:  # a run must not suffer from what is wrong with its trace
             self.dropped += len(runs)
             return
@@ -168,25 +171,41 @@ def spans_of(runs: Sequence[EndedRun], *, content: bool) -> list[TraceSpan]:
     """Return the spans of runs that have ended since each last stopped, redacted."""
     from evener.observe.export import redact_spans, trace_funnel
 
-    found = [span for run in runs for span in _fold_run(run, content=content) if span.end]
+    found = [span for run in runs for span in fold_spans(**_arguments(run), content=content) if span.end]
     return list(redact_spans(found, trace_funnel(), content=content))
 
 
-def _fold_run(run: EndedRun, *, content: bool) -> list[TraceSpan]:
+def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
+    """Return the same without content, as lines where that is possible. With a text that may be secret it is not."""
+    from evener.observe.export import list_texts, may_hold_secrets
+
+    found: list[TraceSpan | SpanLine] = []
+    others: list[TraceSpan] = []
+    texts: list[str] = []
+    for run in runs:
+        lines, spans, said = fold_lines(**_arguments(run))
+        ended = [span for span in spans if span.end]
+        found += sorted([*ended, *lines], key=SEQ)
+        others += ended
+        texts += said
+    return spans_of(runs, content=False) if may_hold_secrets([*texts, *list_texts(others)]) else found
+
+
+def _arguments(run: EndedRun) -> dict[str, Any]:
+    """Return what the folds take of a run."""
     events, first = run.events, run.first
     if run.again:  # there may be events of earlier runs before it
         begins = max((place for place, event in enumerate(events) if isinstance(event, Prompted)), default=0)
         events, first = events[begins:], first + begins
-    return fold_spans(
-        events,
-        log=run.log,
-        agent=run.agent,
-        thread=run.thread,
-        config=run.config,
-        first=first,
-        again=run.again,
-        content=content,
-    )
+    return {
+        "events": events,
+        "log": run.log,
+        "agent": run.agent,
+        "thread": run.thread,
+        "config": run.config,
+        "first": first,
+        "again": run.again,
+    }
 
 
 def _open_sinks(settings: TraceSettings) -> list[SpanSink]:
@@ -206,12 +225,10 @@ class TraceFolder:
         self._folder = folder
         self._day = ""
 
-    def send(self, spans: Sequence[TraceSpan]) -> None:
+    def send(self, spans: Sequence[TraceSpan | SpanLine]) -> None:
         """Append the spans in one write, so that lines of several processes do not mix."""
         if not spans:
             return
-        from evener.observe.export import encode_spans
-
         day = datetime.fromtimestamp(spans[-1].end, UTC).strftime("%Y-%m-%d")
         path = self._folder / f"{day}.jsonl"
         if day != self._day:

@@ -7,14 +7,27 @@ pause before a retry. Past runs give the same spans with the same ids as live on
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from evener import events as ev
 from evener.observe import conventions as names
 from evener.observe.conventions import Attribute, SpanKind
+from evener.observe.lines import (
+    OPEN,
+    SEQ,
+    AnswerAttributes,
+    CallAttributes,
+    SpanLine,
+    TraceSpan,
+    own_attributes,
+    share,
+    texts_in,
+)
 from evener.observe.trace_context import parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock, ToolResult
@@ -25,28 +38,13 @@ ABOUT = 1_000
 """Characters of a tool's description."""
 
 
+CALL = "gen_ai.tool.call.id"
+ANSWERING = ("gen_ai.response.model", "server.address", "server.port")
+NOTHING_KNOWN = (UNSET, UNSET, UNSET)
+NO_USAGE = Usage()
+
 GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
 """What can stand first in a log after a run had stopped."""
-
-
-class TraceSpan(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One span. Times are seconds since 1970; `end` is 0 while it is open. `seq` is the number of the event that began it.
-
-    `error` is the class of the error. `content` has attributes with texts of the conversation: they are exported only if
-    capturing content is switched on.
-    """
-
-    kind: SpanKind
-    name: str
-    trace: str
-    span: str
-    parent: str = ""
-    start: float
-    end: float = 0.0
-    seq: int = 0
-    error: str = ""
-    attributes: dict[str, Attribute] = {}
-    content: dict[str, str] = {}
 
 
 def fold_spans(
@@ -68,43 +66,66 @@ def fold_spans(
     """
     events = tuple(events)
     fold = _SpanFold(log, agent, events, first, content=content)
-    if config is not None:
-        fold.open(config)
-    fold.thread = thread or log
-    known: set[tuple[str, float]] = set()
-    often, rarely = fold.often(), fold.take_rare
-    for seq, event in enumerate(events, first):
-        if seq <= again and (seq == again or isinstance(event, GOES_ON)) and not fold.is_busy:
-            known = {(span.span, span.end) for span in fold.spans if span.end}
-        often.get(type(event), rarely)(seq, event)
-    found = [span for span in fold.spans if (span.span, span.end) not in known] if known else fold.spans
-    for span in found:
-        if 0 < span.end < span.start:  # the clock was set back
-            span.end = span.start
-    return found
+    fold.begin(thread, config)
+    fold.take(events, first, again)
+    return fold.spans
+
+
+def fold_lines(
+    events: Sequence[ev.Event],
+    *,
+    log: str,
+    agent: str,
+    thread: str = "",
+    config: ev.Configured | None = None,
+    first: int = 1,
+    again: int = 0,
+) -> tuple[list[SpanLine], list[TraceSpan], list[str]]:
+    """Return the same without content: lines, other spans, and the texts in the lines, some of which may be secret."""
+    fold = _SpanFold(log, agent, events, first, lines=True)
+    fold.begin(thread, config)
+    fold.take(events, first, again)
+    return fold.lines, fold.spans, fold.texts
 
 
 class _Common(msgspec.Struct, frozen=True):
-    """What all spans of one model, or of one tool, have in common. The attributes are copied, never changed."""
+    """What all spans of one model, or of one tool, have in common. The attributes are copied, never changed.
 
+    As JSON: kind, name and trace; the attributes before and after the one in the middle that each call has for itself.
+    """
+
+    kind: SpanKind
     name: str
     attributes: dict[str, Attribute]
+    named: Raw
+    before: Raw
+    after: Raw
+
+
+_Open = tuple[int, ev.ModelCalled | ev.CallStarted, str, _Common, dict[str, str]]
+"""A request or a call that has no end yet: the event that began it and its number, what tells it from others of the run, what
+it has in common with them, and its content."""
 
 
 class _SpanFold:
     """The state of the computation. `_calls`, `_questions` and `_request` are the open spans."""
 
-    def __init__(self, log: str, agent: str, events: Sequence[ev.Event], first: int, *, content: bool) -> None:
-        self.spans: list[TraceSpan] = []
+    def __init__(
+        self, log: str, agent: str, events: Sequence[ev.Event], first: int, *, content: bool = False, lines: bool = False
+    ) -> None:
+        self.spans: list[TraceSpan] = []  # those that are no lines
+        self.lines: list[SpanLine] = []
+        self.texts: list[str] = []  # in lines
         self._events, self._first = events, first
-        self._log, self._agent, self._content = log, agent, content
+        self._log, self._agent, self._content, self._lines = log, agent, content, lines
         self.thread = log
         self._run = ""
         self._trace = self._own = ""  # ids of the trace, and of the run's span
+        self._parent: str | UnsetType = UNSET  # the latter, as lines have it
         self._root: TraceSpan | None = None
-        self._request: TraceSpan | None = None
+        self._request: _Open | None = None
         self._retry: TraceSpan | None = None
-        self._calls: dict[str, TraceSpan] = {}
+        self._calls: dict[str, _Open] = {}
         self._paused: set[str] = set()  # calls that were begun, and are not under way
         self._asked: dict[str, str] = {}  # arguments of the calls of the last answer
         self._questions: dict[tuple[str, str], TraceSpan] = {}
@@ -117,36 +138,13 @@ class _SpanFold:
         self._settings: ModelSettings | None = None
         self._models: dict[str, _Common] = {}
         self._called_tools: dict[str, _Common] = {}
-        self._origin: tuple[Origin | None, dict[str, Attribute]] = (None, {})  # of the last answer, and what is said of it
+        self._origin: Origin | None = None  # of the last answer, and what is said of it
+        self._answering: tuple[Any, Any, Any] = NOTHING_KNOWN
 
     @property
     def is_busy(self) -> bool:
         """True while a request or a call has no end. A run never stops in this state, only its process."""
         return self._request is not None or not self._calls.keys() <= self._paused
-
-    def often(self) -> Mapping[type[ev.Event], Callable[[int, Any], None]]:
-        """Return what takes the events of every turn. Others are for `take_rare`."""
-        return {
-            ev.ModelCalled: self._called,
-            ev.Replied: self._replied,
-            ev.CallStarted: self._started,
-            ev.CallFinished: self._finished,
-        }
-
-    def take_rare(self, seq: int, event: ev.Event) -> None:
-        match event:
-            case ev.ModelFailed():
-                self._failed(seq, event)
-            case ev.ApprovalAsked() | ev.ApprovalDecided():
-                self._questioned(seq, event)
-            case ev.Prompted() | ev.Continued() | ev.Finished() | ev.Cancelled() | ev.Resumed() | ev.Steered():
-                self._went(seq, event)
-            case ev.Compacted() | ev.CompactionFailed() | ev.Evicted():
-                self._shortened(seq, event)
-            case ev.CallPaused():
-                self._paused.add(event.call)
-            case ev.Opened() | ev.Configured():
-                self.open(event)
 
     def open(self, event: ev.Opened | ev.Configured) -> None:
         match event:
@@ -157,29 +155,90 @@ class _SpanFold:
                 self._tools, self._system = event.tools, event.system
         self._models, self._called_tools = {}, {}
 
+    def begin(self, thread: str, config: ev.Configured | None) -> None:
+        """Take what the log says before the events."""
+        if config is not None:
+            self.open(config)
+        self.thread = thread or self._log
+
+    def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
+        """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
+        known: set[tuple[str, float]] = set()
+        takes, numbered = self._takes(), enumerate(events, first)
+        for seq, event in islice(numbered, max(again - first + 1, 0)):
+            if (seq == again or isinstance(event, GOES_ON)) and not self.is_busy:
+                known = {(span.span, span.end) for span in self.spans if span.end} | {
+                    (line.span, line.end) for line in self.lines
+                }
+            takes[type(event)](seq, event)
+        for seq, event in numbered:
+            takes[type(event)](seq, event)
+        for begun in (self._request, *self._calls.values()):
+            if begun is not None:
+                self._break(begun)
+        if known:
+            self.spans = [span for span in self.spans if (span.span, span.end) not in known]
+            self.lines = [line for line in self.lines if (line.span, line.end) not in known]
+        for span in self.spans:
+            if 0 < span.end < span.start:  # the clock was set back
+                span.end = span.start
+        self.spans.sort(key=SEQ)
+
+    def _takes(self) -> Mapping[type[ev.Event], Callable[[int, Any], None]]:
+        """Return what takes which events."""
+        return {
+            ev.ModelCalled: self._called,
+            ev.Replied: self._replied,
+            ev.ModelFailed: self._failed,
+            ev.CallStarted: self._started,
+            ev.CallFinished: self._finished,
+            ev.CallPaused: self._pause,
+            ev.ApprovalAsked: self._questioned,
+            ev.ApprovalDecided: self._questioned,
+            ev.Prompted: self._prompted,
+            ev.Continued: self._went,
+            ev.Resumed: self._went,
+            ev.Steered: self._went,
+            ev.Finished: self._ended,
+            ev.Compacted: self._shortened,
+            ev.CompactionFailed: self._shortened,
+            ev.Evicted: self._shortened,
+            ev.Opened: self._opened,
+            ev.Configured: self._opened,
+            ev.Imported: self._pass,
+            ev.Cancelled: self._pass,
+            ev.MediaFetched: self._pass,
+            ev.ContextRestored: self._pass,
+            ev.Pinned: self._pass,
+        }
+
+    def _pass(self, _: int, event: ev.Event) -> None:
+        """Take what no span tells of."""
+
+    def _opened(self, _: int, event: ev.Opened | ev.Configured) -> None:
+        self.open(event)
+
     # The run.
 
-    def _went(self, seq: int, event: ev.Prompted | ev.Continued | ev.Finished | ev.Cancelled | ev.Resumed | ev.Steered) -> None:
+    def _went(self, _: int, event: ev.Continued | ev.Resumed | ev.Steered) -> None:
         match event:
-            case ev.Prompted():
-                self._prompted(seq, event)
-            case ev.Continued() if self._root is not None:
-                self._root.end = 0.0
+            case ev.Continued():
+                if self._root is not None:
+                    self._root.end = OPEN
             case ev.Resumed():
                 self._interrupt(event.at)
                 for result in event.results:
-                    self._finished(seq, result)
+                    self._finished(0, result)
             case ev.Steered():
                 self._told.append(event.message)
-            case ev.Finished():
-                self._ended(event)
 
     def _prompted(self, seq: int, event: ev.Prompted) -> None:
         self._give_up(event.at)
         outer = parse_traceparent(event.trace) if event.trace else None
         self._run, self._usages, self._cost = event.run, [], Decimal(0)
-        self._settings, self._models = event.settings, {}
+        self._settings, self._models, self._called_tools = event.settings, {}, {}
         self._trace, self._own = outer.trace if outer else trace_id(event.run), span_id(event.run)
+        self._parent = self._own
         about: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.conversation.id": self.thread,
@@ -197,7 +256,7 @@ class _SpanFold:
         if self._content:
             self._root.content["gen_ai.input.messages"] = names.describe_messages((event.message,))
 
-    def _ended(self, event: ev.Finished) -> None:
+    def _ended(self, _: int, event: ev.Finished) -> None:
         if event.cause != "cancelled" and self._retry is not None:  # nothing was tried again
             self.spans = [span for span in self.spans if span is not self._retry]
             self._retry = None
@@ -214,17 +273,20 @@ class _SpanFold:
 
     def _interrupt(self, at: float) -> None:
         """End the request that was under way: its end was not seen. Calls go on, or are given a result."""
-        for one in (self._request, self._retry):
-            if one is not None:
-                one.end, one.error = at, "interrupted"
+        if self._request is not None:
+            self._break(self._request, at, "interrupted")
+        if self._retry is not None:
+            self._retry.end, self._retry.error = at, "interrupted"
         self._request = self._retry = None
         self._paused.update(self._calls)
 
     def _give_up(self, at: float) -> None:
         """End everything: no call is given a result, and no question is decided any more."""
         self._interrupt(at)
-        for one in (*self._calls.values(), *self._questions.values()):
-            one.end, one.error = at, "interrupted"
+        for call in self._calls.values():
+            self._break(call, at, "interrupted")
+        for question in self._questions.values():
+            question.end, question.error = at, "interrupted"
         self._calls, self._questions = {}, {}
 
     # Requests.
@@ -232,15 +294,11 @@ class _SpanFold:
     def _called(self, seq: int, event: ev.ModelCalled) -> None:
         if self._retry is not None:
             self._retry.end, self._retry = event.at, None
+        if self._request is not None:  # its end was never seen
+            self._break(self._request)
         common = self._models.get(event.model) or self._describe_model(event.model)
-        said = common.attributes.copy()
-        if event.rests is not None and event.rests.mode == "chain":
-            said["gen_ai.request.previous_response.id"] = event.rests.id
-        span = self._begin("model", seq, event.at, common.name, said, event.id or f"model {seq}")
-        if self._content:
-            self._say(span, event)
-            self._told, self._results = [], []
-        self._request = span
+        content = self._say(event) if self._content else {}
+        self._request = seq, event, event.id or f"model {seq}", common, content
 
     def _describe_model(self, model: str) -> _Common:
         """Return what the requests of this run to a model have in common. The first model that is asked is that of the run."""
@@ -251,61 +309,74 @@ class _SpanFold:
         if self._root is not None and "gen_ai.request.model" not in self._root.attributes:
             self._root.attributes["gen_ai.provider.name"] = asked["gen_ai.provider.name"]
             self._root.attributes["gen_ai.request.model"] = asked["gen_ai.request.model"]
-        common = self._models[model] = _Common(names.name_span("model", str(asked["gen_ai.request.model"])), said)
+        common = self._models[model] = self._share("model", str(asked["gen_ai.request.model"]), said)
         return common
 
-    def _say(self, span: TraceSpan, event: ev.ModelCalled) -> None:
-        """Capture what is new in this request: what came before is in the spans before it."""
+    def _share(self, kind: SpanKind, what: str, said: dict[str, Attribute]) -> _Common:
+        name, each = names.name_span(kind, what), list(said.items())
+        middle = list(said).index(CALL) if CALL in said else len(each)
+        self.texts += texts_in((name, *said.values()))
+        named: dict[str, Attribute] = {"kind": kind, "name": name, "trace": self._trace}
+        return _Common(kind, name, said, *map(share, (named, dict(each[:middle]), dict(each[middle + 1 :]))))
+
+    def _say(self, event: ev.ModelCalled) -> dict[str, str]:
+        """Return what is new in this request: what came before is in the spans before it."""
         notices = tuple(TextBlock(text) for _, text in event.notices)
         told = [Message("user", (*self._results, *notices))] if self._results or notices else []
-        span.content["gen_ai.input.messages"] = names.describe_messages((*told, *self._told))
+        content = {"gen_ai.input.messages": names.describe_messages((*told, *self._told))}
         if self._system:
-            span.content["gen_ai.system_instructions"] = msgspec.json.encode(names.describe_parts(self._system)).decode()
+            content["gen_ai.system_instructions"] = msgspec.json.encode(names.describe_parts(self._system)).decode()
         if self._tools:
-            span.content["gen_ai.tool.definitions"] = names.describe_tools(self._tools)
+            content["gen_ai.tool.definitions"] = names.describe_tools(self._tools)
+        self._told, self._results = [], []
+        return content
 
-    def _replied(self, seq: int, event: ev.Replied) -> None:
-        del seq
-        span, self._request = self._request, None
-        usage = event.message.usage or Usage()
+    def _replied(self, _: int, event: ev.Replied) -> None:
+        begun, self._request = self._request, None
+        message, reply = event.message, event.reply
+        usage = message.usage or NO_USAGE
         self._usages.append(usage)
         self._cost += event.cost
         if self._content:
-            self._asked = {call.id: call.raw for call in event.message.calls}
-        if span is None:
+            self._asked = {call.id: call.raw for call in message.calls}
+        if begun is None:
             return
-        span.end, said = event.at, span.attributes
-        names.add_usage(said, usage)
-        said["gen_ai.response.finish_reasons"] = (names.finish_reason(event.stop.reason),)
-        said["gen_ai.response.time_to_first_chunk"] = event.first
-        said["evener.cost.usd"] = float(event.cost)
-        if event.message.origin is not None:
-            said |= self._describe_origin(event.message.origin)
-        if event.reply:
-            said["gen_ai.response.id"] = event.reply
+        if message.origin is not self._origin:  # as a rule it is the same as before, and the same object
+            self._describe_origin(message.origin)
+        write = usage.cache_write or UNSET
+        said = AnswerAttributes(
+            begun[3].before, _rests_on(begun[1]), usage.input_total, usage.output_total, usage.cache_read or UNSET, write,
+            write, usage.reasoning or UNSET, names.finish_reasons(event.stop.reason), event.first, float(event.cost),
+            *self._answering, reply or UNSET,
+        )  # fmt: skip
+        self.texts.append(reply)
+        if said.previous:
+            self.texts.append(said.previous)
         if event.tries > 1:
-            said["evener.tries"] = event.tries
+            said.tries = event.tries
         if event.losses:
-            said["evener.losses"] = tuple([loss.code for loss in event.losses])
+            said.losses = tuple([loss.code for loss in event.losses])
+            self.texts += said.losses
         if event.stop.reason == "compacted":
-            said["gen_ai.conversation.compacted"] = True
+            said.compacted = True
         if self._content:
-            span.content["gen_ai.output.messages"] = names.describe_output(event.message, event.stop.reason)
+            told = begun[4]["gen_ai.output.messages"] = names.describe_output(message, event.stop.reason)
             if self._root is not None:
-                self._root.content["gen_ai.output.messages"] = span.content["gen_ai.output.messages"]
+                self._root.content["gen_ai.output.messages"] = told
+        self._end(begun, event.at, said)
 
-    def _describe_origin(self, origin: Origin) -> dict[str, Attribute]:
-        """Return who answered. As a rule that is the same as before, and the same object."""
-        known, said = self._origin
-        if known is not origin:
-            said = names.origin_attributes(origin)
-            self._origin = (origin, said)
-        return said
+    def _describe_origin(self, origin: Origin | None) -> None:
+        """Keep who answered."""
+        said = names.origin_attributes(origin) if origin is not None else {}
+        self._origin = origin
+        model, address, port = [said.get(name, UNSET) for name in ANSWERING]
+        self._answering = (model, address, port)
+        self.texts += texts_in(said.values())
 
     def _failed(self, seq: int, event: ev.ModelFailed) -> None:
-        span, self._request = self._request, None
-        if span is not None:
-            span.end, span.error = event.at, event.error
+        asked, self._request = self._request, None
+        if asked is not None:
+            span = self._break(asked, event.at, event.error)
             span.attributes["error.type"] = event.error
             if event.status:
                 span.attributes["http.response.status_code"] = event.status
@@ -344,16 +415,16 @@ class _SpanFold:
     # Calls.
 
     def _started(self, seq: int, event: ev.CallStarted) -> None:
-        self._paused.discard(event.call)
-        if event.call in self._calls:
+        call = event.call
+        self._paused.discard(call)
+        if call in self._calls:
             return
         common = self._called_tools.get(event.tool) or self._describe_tool(event.tool)
-        said = common.attributes.copy()
-        said["gen_ai.tool.call.id"] = event.call
-        span = self._begin("tool", seq, event.at, common.name, said, event.key or event.call)
-        if event.call in self._asked:
-            span.content["gen_ai.tool.call.arguments"] = names.cut_text(self._asked[event.call])
-        self._calls[event.call] = span
+        content = {"gen_ai.tool.call.arguments": names.cut_text(self._asked[call])} if call in self._asked else {}
+        self._calls[call] = seq, event, event.key or call, common, content
+
+    def _pause(self, _: int, event: ev.CallPaused) -> None:
+        self._paused.add(event.call)
 
     def _describe_tool(self, name: str) -> _Common:
         """Return what the calls of a tool have in common. Each call puts its own id in."""
@@ -361,35 +432,35 @@ class _SpanFold:
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": "",
+            CALL: "",
             "gen_ai.conversation.id": self.thread,
         }
         for tool in self._tools:
             if tool.name == name and tool.description:
                 said["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
                 break
-        common = self._called_tools[name] = _Common(names.name_span("tool", name), said)
+        common = self._called_tools[name] = self._share("tool", name, said)
         return common
 
-    def _finished(self, seq: int, event: ev.CallFinished) -> None:
-        del seq
+    def _finished(self, _: int, event: ev.CallFinished) -> None:
+        call = event.call
         if self._content:
-            self._results.append(ToolResult(event.call, event.content, not event.ok))
-        span = self._calls.pop(event.call, None)
-        if span is None:
+            self._results.append(ToolResult(call, event.content, not event.ok))
+        begun = self._calls.pop(call, None)
+        if begun is None:
             return
-        span.end = event.at
-        span.attributes["evener.outcome"] = event.outcome
+        said = CallAttributes(begun[3].before, call, begun[3].after, event.outcome)
+        self.texts.append(call)
         if not event.ok:
-            span.error = "tool_error" if event.outcome != "unknown" else "unknown_outcome"
-            span.attributes["error.type"] = span.error
+            said.error = "tool_error" if event.outcome != "unknown" else "unknown_outcome"
         if event.nested is not None:
-            span.attributes["evener.nested.cost.usd"] = float(event.nested.cost)
+            said.cost = float(event.nested.cost)
             self._usages.append(event.nested.usage)
             self._cost += event.nested.cost
         if self._content:
             text = "\n".join(block.text for block in event.content if isinstance(block, TextBlock))
-            span.content["gen_ai.tool.call.result"] = names.cut_text(text)
+            begun[4]["gen_ai.tool.call.result"] = names.cut_text(text)
+        self._end(begun, event.at, said)
 
     # Decisions.
 
@@ -406,6 +477,32 @@ class _SpanFold:
                     found.end = event.at
                     found.attributes["evener.approval.verdict"] = event.verdict
 
+    def _end(self, begun: _Open, at: float, said: AnswerAttributes | CallAttributes) -> None:
+        """Add the span of a request or a call that has ended. With times that are none it is no line."""
+        seq, event, what, common, _ = begun
+        if self._lines and 0 < event.at <= at:
+            own = span_id(self._run, what)
+            self.lines.append(SpanLine(common.named, own, self._parent, event.at, at, seq, said.error, said))
+        else:
+            span = self._break(begun, at, said.error or "")
+            span.attributes |= own_attributes(said)
+
+    def _break(self, begun: _Open, at: float | None = None, error: str = "") -> TraceSpan:
+        """Add the span of a request or a call as it is without a result. It stays open if no end is given."""
+        seq, event, what, common, content = begun
+        said = common.attributes.copy()
+        match event:
+            case ev.ModelCalled():
+                if (previous := _rests_on(event)) is not UNSET:
+                    said["gen_ai.request.previous_response.id"] = previous
+            case ev.CallStarted():
+                said[CALL] = event.call
+        span = self._begin(common.kind, seq, event.at, common.name, said, what)
+        span.error, span.content = error, content
+        if at is not None:
+            span.end = at
+        return span
+
     def _begin(self, kind: SpanKind, seq: int, at: float, name: str, about: dict[str, Attribute], what: str) -> TraceSpan:
         """Add a span inside the run. It keeps `about` as its attributes; `what` tells it from others of the run."""
         made = TraceSpan(
@@ -414,6 +511,12 @@ class _SpanFold:
         )  # fmt: skip
         self.spans.append(made)
         return made
+
+
+def _rests_on(event: ev.ModelCalled | ev.CallStarted) -> str | UnsetType:
+    """Return the answer on which a request rests."""
+    rests = event.rests if type(event) is ev.ModelCalled else None
+    return UNSET if rests is None or rests.mode != "chain" else rests.id
 
 
 def _sum_usages(usages: list[Usage]) -> Usage:

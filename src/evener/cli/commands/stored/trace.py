@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from evener.cli.names import find_log
 from evener.cli.terminal import count, escape_json, say
 from evener.errors import UsageError
-from evener.observe.export import encode_spans, redact_spans, trace_funnel
-from evener.observe.spans import TraceSpan, fold_spans
+from evener.observe.export import redact_spans, trace_funnel
+from evener.observe.lines import TraceSpan, encode_spans
+from evener.observe.spans import fold_spans
 from evener.store.protocol import Store
 
 
