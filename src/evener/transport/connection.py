@@ -13,6 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
+import msgspec
+
 from evener.errors import BadValue, ConnectFailed, EvenerError, TruncatedStream, UsageError, WireError
 from evener.transport.exchange import Deadlines, timed_out
 
@@ -117,7 +119,7 @@ INTERIM = 64
 SWITCHING = 101
 BODYLESS = (SWITCHING, 204, 304)
 
-START = b"HTTP/1."
+START, HEAD_END = b"HTTP/1.", b"\r\n\r\n"
 STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 FIELD = re.compile(rf"^({TOKEN}):([^\r\n\0]*)\r\n", re.MULTILINE)
@@ -211,20 +213,15 @@ class Framing:
         """Parse the head and return the bytes after it."""
         held = self._held + data if self._held else data
         while True:
-            if held[: len(START)] != START[: len(held)]:
-                raise NotHttp
-            end = held.find(b"\r\n\r\n")
-            if end < 0:
-                lines = held.count(b"\n")
-                if len(held) > HEAD + 1 or lines > LINES or lines != held.count(b"\r\n"):
+            head, ended, rest = held.partition(HEAD_END)
+            if not ended:
+                lines, started = held.count(b"\n"), held[: len(START)] == START[: len(held)]
+                if not started or len(held) > HEAD + 1 or lines > LINES or lines != held.count(b"\r\n"):
                     raise NotHttp
                 self._held = held
                 return b""
             self._held = b""
-            rest = held[end + 4 :]
-            if self._is_final(held[: end + 2].decode("latin-1")):
-                return rest
-            if not rest:
+            if self._is_final(head.decode("latin-1") + "\r\n") or not rest:
                 return rest
             held = rest
 
@@ -375,15 +372,12 @@ RECORD = 32 * 1024
 """Bytes: more than TLS may hold beyond its hint."""
 
 
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """The terms of an exchange: the server's name for errors, its deadlines, and the loop's time at which it must end."""
 
-    __slots__ = ("deadlines", "end", "place")
-
-    def __init__(self, place: str, deadlines: Deadlines, end: float) -> None:
-        self.place = place
-        self.deadlines = deadlines
-        self.end = end
+    place: str
+    deadlines: Deadlines
+    end: float
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -34,7 +34,9 @@ class HttpResponse:
         answer = connection.answer
         self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
-        encoding = answer.headers.get("content-encoding", "").strip().lower()
+        encoding = answer.headers.get("content-encoding", "")
+        if encoding:
+            encoding = encoding.strip().lower()
         self._encoding = "" if encoding == "identity" else encoding
         self._inflater: Inflater | None = None
         self._burst = 0
