@@ -1,8 +1,8 @@
-"""The buffer that the readers of text encodings share: text comes in at the end and leaves as deltas. Pure.
+"""The buffer that the readers of text encodings share: text is added at the end and leaves as deltas. Pure.
 
-A reader is a generator over an `AnswerBuffer`; it yields where it needs more text, and has ended when the text has. What it
-looks for is a `Marker`, a sequence of steps: the pattern of the whole and that of all its beginnings are made from them.
-White space next to a call is left out; in an answer without calls every character is kept.
+A reader is a generator over an `AnswerBuffer`; it yields if it needs more text, and ends with the text. It looks for a
+`Marker`, a sequence of steps, from which two patterns are made: that of the whole, and that of all its beginnings. White
+space next to a call is left out; in an answer without calls every character is kept.
 """
 
 import re
@@ -222,7 +222,7 @@ AT_ONCE = 16 * 1024
 class AnswerBuffer:
     """The text of one block of an answer while it is read, and the deltas that are certain.
 
-    Blocks are numbered from `base` on. `begin` is told the name of each call and returns its id, `end` is told the arguments of
+    Blocks are numbered from `base` on. `begin` gets the name of each call and returns its id, `end` gets the arguments of
     that call and returns those that count.
     """
 

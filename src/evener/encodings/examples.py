@@ -1,6 +1,8 @@
-"""Worked examples of calls, made from the tools' own schemas, for models too small to do without. Pure.
+"""Worked examples of calls, made from the tools' own schemas, for models that are too small to call tools without them.
+Pure.
 
-A model of a hundred million parameters reads how a call is written and writes none; shown two that were made, it makes a third.
+A model of a hundred million parameters can read how a call is written and still write none; after two examples, it writes a
+third.
 """
 
 import re

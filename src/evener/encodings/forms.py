@@ -1,4 +1,4 @@
-"""Structured answers: asked for by the provider's own means, as the arguments of a tool, or in words; and read back. Pure."""
+"""Structured answers: requested by the provider's own feature, as the arguments of a tool, or in the prompt; and read. Pure."""
 
 from collections.abc import Mapping, Sequence
 

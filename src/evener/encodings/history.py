@@ -1,7 +1,7 @@
 """Earlier calls and results in an encoding's text form. Pure and incremental: a message is rewritten once, then kept.
 
-Each message becomes one message, so that the rewritten history grows as the history does and the codec can keep its bytes.
-Pictures and documents in a result stand behind its text. A message with nothing to rewrite is the same message.
+Each message becomes one message, so the rewritten history grows like the history, and the codec can keep its bytes. Images
+and documents in a result come after its text. A message with nothing to rewrite stays the same object.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
-"""Tools that a provider runs, declared in neutral words: the declaration on each wire, and what must go beside it. Pure.
+"""Tools that a provider runs, declared in neutral terms: the declaration on each wire, and further fields of the request.
+Pure.
 
-None of them carries authorisation: there is no field for a credential, and what they may do is no decision of theirs. Where a
-row has no such tool, nothing is sent.
+None of them has credentials: there is no field for one. If a row has no such tool, nothing is sent.
 """
 
 from collections.abc import Callable, Mapping

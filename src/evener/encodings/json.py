@@ -97,7 +97,7 @@ def read_json(tape: AnswerBuffer, *, wrapped: bool = False, texts: bool = True) 
 
 
 class _Envelope:
-    """One envelope while it is read. Its methods return False where it does not go on as it must."""
+    """One envelope while it is read. Its methods return False if it does not continue as required."""
 
     def __init__(self, tape: AnswerBuffer, *, texts: bool) -> None:
         self._tape = tape

@@ -1,7 +1,8 @@
-"""Tools that a model was trained on: standard tools go out in its maker's form, and its calls come back as standard ones. Pure.
+"""Tools that a model was trained on: standard tools are sent in its maker's form, and its calls are converted to standard
+ones. Pure.
 
-The log, the policy and the tools know the standard calls only (`edit`, `shell`, ...), whatever model made them. A past call
-that the form cannot express goes out as the plain call that it is. A form is used only if all that it stands for is offered.
+The log, the policy and the tools have only standard calls (`edit`, `shell`, ...), whatever model made them. A past call that
+the form cannot express is sent as a plain call. A form is used only if all tools that it stands for are offered.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -192,7 +193,7 @@ def _rewrite_result(result: ToolResult, call: NativeCall, target: Origin) -> Too
 
 
 class OwnReader:
-    """Feed deltas, get deltas in which native calls are standard ones. They are shown when they are whole."""
+    """Feed it deltas; it returns deltas in which native calls are standard ones. A call is returned when it is complete."""
 
     def __init__(self, own: Sequence[OwnTool]) -> None:
         self._own = {name: one for one in own for name in FORMS[one.type].names}

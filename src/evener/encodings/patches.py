@@ -1,7 +1,7 @@
 """Patches of one file as edits of whole lines, and back. Pure; nothing is matched here.
 
-A patch has parts that begin with `@@`, perhaps followed by a line that stands somewhere before the part; then come lines that
-begin with a space (kept), `-` (taken out) or `+` (put in).
+A patch has parts that begin with `@@`, perhaps followed by a line that occurs somewhere before the part; then come lines
+that begin with a space (kept), `-` (removed) or `+` (added).
 """
 
 from collections.abc import Sequence

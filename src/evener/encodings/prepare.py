@@ -1,7 +1,7 @@
-"""Fits an ask to what its model can do, before a codec writes it: tools, choice, structured answers. Pure.
+"""Adapts an ask to what its model can do, before a codec writes it: tools, choice, structured answers. Pure.
 
-Where there is nothing to change the ask goes on as it is, at once. Else what does not depend on the messages is a plan that
-is kept from turn to turn, and the history is rewritten only where it is new.
+If nothing needs to change, the ask is passed on unchanged, at once. Otherwise the part that does not depend on the messages
+is a plan that is kept from turn to turn, and only new parts of the history are rewritten.
 """
 
 from typing import get_args

@@ -1,4 +1,4 @@
-"""What `prepare` hands on: the ask for the codec, what it cost, and what the next turn and the reader need. Pure values."""
+"""The output of `prepare`: the ask for the codec, its losses, and what the next turn and the reader need. Pure values."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -31,7 +31,9 @@ class OwnTool(msgspec.Struct, frozen=True):
 
 
 class TextStyle(msgspec.Struct, frozen=True):
-    """All that shapes the rewritten forms of a history. A past that was rewritten under another style is of no use."""
+    """Everything that affects the rewritten form of a history. A history that was rewritten in another style cannot be
+    reused.
+    """
 
     encoding: EncodingName
     target: Origin
@@ -55,10 +57,10 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What an ask becomes, its messages aside: the same from turn to turn while nothing else changes.
+    """The rewritten ask without its messages: the same from turn to turn while nothing else changes.
 
-    `source` is what it was made from. `wanted` is the choice that the answer is held against. `optional` names, by tool,
-    the arguments where null stands for absent.
+    `source` is the value from which it was made. `wanted` is the choice that the answer is checked against. `optional`
+    names, by tool, the arguments for which null means absent.
     """
 
     source: tuple[object, ...]
@@ -81,9 +83,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """One model call as the codec gets it. Give it back as `prior` for the next call of the same conversation.
+    """One model call as the codec gets it. Pass it as `prior` to the next call of the same conversation.
 
-    `form` is how a structured answer was asked for, empty when none was. `seed` is what the ids of calls are made from.
+    `form` is the way in which a structured answer was requested, empty if none was. The ids of calls are derived from
+    `seed`.
     """
 
     ask: Ask

@@ -1,7 +1,8 @@
-"""Reads Thought / Action / Action Input / Final Answer. Pure; any cut of the text gives the same pieces, and nothing raises.
+"""Reads Thought / Action / Action Input / Final Answer. Pure; any chunking of the text gives the same pieces, and nothing
+raises.
 
-A label counts where a line begins. Arguments end where their JSON object does. What a model invents after `Observation:` is
-no result and no text: it becomes a notice.
+A label counts at the beginning of a line. Arguments end where their JSON object ends. What a model invents after
+`Observation:` is neither a result nor text: it becomes a notice.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Turns a model's text into calls, delta by delta. Pure; it never raises on what a model wrote, and loses none of it.
 
-Reasoning, usage and all else pass through. Blocks are numbered anew, because one text may hold several.
+Reasoning, usage and everything else pass through. Blocks are renumbered, because one text may contain several.
 """
 
 from collections.abc import Callable

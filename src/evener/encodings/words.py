@@ -1,8 +1,7 @@
-"""What a model cannot be told by a field of the request is told in words, and reported. Pure.
+"""What no field of the request can express is written into the prompt, and reported. Pure.
 
-Covers what changes the ask before a codec sees it: tools, forced, named and narrowed choice, one call at a time, and the
-form of a structured answer. What a codec leaves out by itself (pictures, sampling, efforts, cache marks ...) it reports by
-itself.
+Covers the changes to an ask before a codec gets it: tools, forced, named and narrowed choice, one call at a time, and the
+form of a structured answer. What a codec leaves out (images, sampling, efforts, cache marks ...), it reports itself.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
-"""The hook for encryption at rest: what a cipher is, what it is given, and that a store gets the one it was made with.
+"""The interface for encryption at rest: what a cipher is, what it gets, and the check that a store gets the cipher it was
+made with.
 
-Evener brings no cipher and keeps no key. Payloads, notes, titles, tags and blobs pass through it; ids, names of harnesses,
-times, kinds, sizes and digests do not. Digests and chains are over the sealed bytes, so a log is verified without the key.
-Blobs lie under names by a key that the store makes up and seals: these tell nothing to a reader without the cipher.
+Evener has no cipher and stores no key. Payloads, notes, titles, tags and blobs are encrypted; ids, names of harnesses,
+times, kinds, sizes and digests are not. Digests and chains cover the encrypted bytes, so a log is verified without the key.
+Blobs are named with a key that the store creates and encrypts, so their names tell a reader without the cipher nothing.
 """
 
 from pathlib import Path
@@ -27,10 +28,10 @@ class WrongCipher(StoreError):
 
 
 class Cipher(Protocol):
-    """Seals bytes, and opens them again. It must notice each changed byte, and must not give the same output twice.
+    """Encrypts bytes, and decrypts them. It must detect each changed byte, and must not give the same output twice.
 
-    `about` says what the content is and where it belongs: authenticate it, so that sealed content cannot be put elsewhere.
-    It is called from the threads of the store. Whatever it raises ends the one thing that was asked for.
+    `about` says what the content is and where it belongs: authenticate it, so that encrypted content cannot be moved
+    elsewhere. The threads of the store call it. An exception ends only the operation that called it.
     """
 
     @property
@@ -88,7 +89,7 @@ def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *
 
 
 class SameKey:
-    """Notices that the store was given another key while it was open: what is written with the old one could not be read."""
+    """Detects that the store was given another key while it was open: what is written with the old one could not be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -6,7 +6,7 @@ from evener.events import Amount, LimitName
 
 
 class TakenWork(msgspec.Struct, frozen=True):
-    """A run that a worker took: its log, whose harness performs it, how often it was taken, and which turn of the log it is."""
+    """A run that a worker took: its log, the harness that performs it, how often it was taken, and the number of its turn."""
 
     log: str
     harness: str
@@ -15,7 +15,7 @@ class TakenWork(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A prompt that is submitted again and again: every so many seconds, or as `cron` says. `due` is when it is next."""
+    """A prompt that is submitted repeatedly: every so many seconds, or by `cron`. `due` is the next time."""
 
     name: str
     harness: str
@@ -26,7 +26,9 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class TreeRefusal(msgspec.Struct, frozen=True):
-    """The limit of a tree of runs that is in the way. `held`: reservations of others may give room when they are settled."""
+    """The limit of a tree of runs that was reached. `held`: there may be room when the reservations of other runs are
+    settled.
+    """
 
     name: LimitName
     limit: Amount

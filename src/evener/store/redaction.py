@@ -1,6 +1,8 @@
-"""What stands between content and the disk: the funnel takes secrets out, the cipher seals what is left to its place.
+"""The steps between content and the disk: the funnel removes secrets, the cipher encrypts the rest and binds it to its
+place.
 
-Both stores send everything through here before it is stored: payloads, notes, titles, tags, blobs. Nothing else does either.
+Both stores pass everything through here before it is stored: payloads, notes, titles, tags, blobs. No other code does
+either.
 """
 
 import re
@@ -26,10 +28,10 @@ NOTHING = Net()
 
 
 class Funnel:
-    """Takes secrets out: by default every one that this process has used, in all forms they travel in.
+    """Removes secrets: by default every secret that this process has used, in all forms in which it may occur.
 
-    `secrets` gives the secrets to look for, of 6 characters or more. `patterns` are regular expressions for what else must not
-    be stored in prompts, answers, results, titles, tags and texts in blobs.
+    `secrets` returns the secrets to look for, of 6 characters or more. `patterns` are regular expressions for other texts
+    that must not be stored in prompts, answers, results, titles, tags and texts in blobs.
     """
 
     def __init__(
@@ -211,7 +213,7 @@ What = Literal["event", "note", "title", "tag", "blob", "fold"]
 
 
 class Redaction:
-    """The funnel and the cipher of a store. Content is sealed to what it is, whose, and its number there."""
+    """The funnel and the cipher of a store. Encrypted content is bound to its kind, its owner, and its number there."""
 
     __slots__ = ("cipher", "funnel")
 

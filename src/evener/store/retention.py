@@ -1,6 +1,6 @@
 """Retention: erases threads that have not changed for a while.
 
-Never one that runs; one that waits for a decision or cannot be read only by force.
+A thread with a running run is never erased; one that waits for a decision or cannot be read, only by force.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,9 +27,9 @@ class Spared(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What was done, or would be: the threads that were erased, how many events they had, and the old ones that were kept.
+    """What was erased, or would be: the threads, the number of their events, and the old threads that were kept.
 
-    A thread goes with the threads of agents inside its calls: all of them are named.
+    A thread is erased together with the threads of agents inside its calls: all of them are named.
     """
 
     erased: tuple[str, ...] = ()

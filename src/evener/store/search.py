@@ -1,4 +1,4 @@
-"""What a search looks for and where: words in what people, models and tools said. Pure."""
+"""What a search finds and where: words in texts of users, models and tools. Pure."""
 
 import json
 import re

@@ -1,6 +1,6 @@
-"""What is left of an event that was erased: its kind, ids, times, counts and structure, without what was said. Pure.
+"""What remains of an erased event: its kind, ids, times, counts and structure, without its content. Pure.
 
-The blank of a blank is the same blank. A log with blanks in it can still be folded and continued.
+Blanking is idempotent. The state of a log with blanks can still be computed, and its run continued.
 """
 
 from functools import cache

@@ -1,1 +1,1 @@
-"""I/O: how requests reach a provider. Nothing here knows a wire."""
+"""I/O: how requests reach a provider. Nothing here depends on a wire."""

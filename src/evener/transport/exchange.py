@@ -112,7 +112,7 @@ class Response(Protocol):
 
 
 class Transport(Protocol):
-    """The seam to the network: sends bytes and never parses bodies. Raises TransportError when it cannot.
+    """The interface to the network: sends bytes and never parses bodies. Raises TransportError if it cannot.
 
     WireError is for a response that is not HTTP, BadValue for a request that no transport could send.
     """
@@ -162,7 +162,7 @@ def query(name: str, value: str) -> Auth:
 
 
 class Signed(msgspec.Struct, eq=False):
-    """A transport that puts credentials on each try, and remembers them: to keep them out of errors."""
+    """A transport that adds credentials to each try, and remembers them to keep them out of errors."""
 
     _transport: Transport
     _auth: Auth

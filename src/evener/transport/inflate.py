@@ -1,4 +1,4 @@
-"""Decompresses a body as it comes: gzip and deflate, with bounds on what is held at once."""
+"""Decompresses a body as it arrives: gzip and deflate, with limits for the memory in use."""
 
 import zlib
 

@@ -1,8 +1,8 @@
-"""A computer as models know it: toolsets on Messages, items on Responses, predefined functions on Gemini. Pure.
+"""A computer in the forms that models know: toolsets on Messages, items on Responses, predefined functions on Gemini. Pure.
 
-What a model wants done becomes standard calls: `computer` with a list of actions, in pixels, and `navigate`. What the provider
-wants a user to confirm first goes with the call, as `safety_checks`. The words of the makers' vocabularies differ, but no word
-means two things, so one table reads them all. Past calls go back as they were made, or as plain calls.
+Actions of a model become standard calls: `computer` with a list of actions, in pixels, and `navigate`. What the provider
+wants a user to confirm first is part of the call, as `safety_checks`. The makers' words differ, but no word has two
+meanings, so one table reads them all. Past calls are sent back as they were made, or as plain calls.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Files and a shell as models know them: an editor and a shell on Messages, patches and a shell on Responses. Pure."""
+"""Files and a shell in the forms that models know: an editor and a shell on Messages, patches and a shell on Responses.
+Pure.
+"""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A maker's form of some standard tools: its declaration, and the way of its calls and results in and out. Pure values."""
+"""A maker's form of some standard tools: its declaration, and the conversion of its calls and results. Pure values."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,1 +1,1 @@
-"""Whether what a store holds is what was written to it: digests, checkpoints, and the one verifier."""
+"""Checks that a store contains what was written to it: digests, checkpoints, and the only verifier."""

@@ -1,4 +1,4 @@
-"""What ties events together: digests, the chain, checkpoints, and the sidecar file that keeps these outside of the store."""
+"""What links events: digests, the chain, checkpoints, and the sidecar file that stores these outside of the store."""
 
 import os
 import struct
@@ -61,7 +61,7 @@ EVERY = 256
 
 
 class Checkpoint(msgspec.Struct, frozen=True, tag="mark"):
-    """Where a log stood: the id of the store, the log, its length, and the chain there in hex."""
+    """The state of a log at some time: the id of the store, the log, its length, and the chain there in hex."""
 
     store: str
     log: str
@@ -100,7 +100,7 @@ LARGEST = 8 << 20
 
 
 class Stone(msgspec.Struct, frozen=True, tag="erased"):
-    """An event was erased, and what its tombstone is, in hex."""
+    """An erased event, and its tombstone in hex."""
 
     store: str
     log: str
@@ -109,7 +109,7 @@ class Stone(msgspec.Struct, frozen=True, tag="erased"):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the file says, and how many of its lines cannot be read; `there`: whether there is one."""
+    """The content of the sidecar, and the number of its unreadable lines; `there`: the file exists."""
 
     entries: tuple[Checkpoint | Stone, ...] = ()
     unread: int = 0
@@ -120,7 +120,7 @@ _decode = msgspec.json.Decoder(Checkpoint | Stone).decode
 
 
 class Sidecar:
-    """The file. Written by the process whose turn it is to write to the store."""
+    """The file. Only the process whose turn it is to write to the store writes it."""
 
     def __init__(self, store: Path) -> None:
         self.path = store.with_name(store.name + ".heads")

@@ -1,7 +1,7 @@
-"""Looks whether everything in a store is as it was written, as SQL. Reads only, and goes on after what it finds.
+"""Checks that everything in a store is as it was written, as SQL. Reads only, and continues after each finding.
 
-Each chain is reckoned again from the bytes; lengths, heads, parents, checkpoints and the sidecar must agree with it. What an
-erased event says now must be a blank and nothing else.
+Each chain is computed again from the bytes; lengths, heads, parents, checkpoints and the sidecar must agree with it. An
+erased event must contain a blank and nothing else.
 """
 
 import re
@@ -167,7 +167,7 @@ class LogPlace(msgspec.Struct, frozen=True):
 
 
 class VerifiedRow(msgspec.Struct, frozen=True):
-    """An event as it lies in the file."""
+    """An event as it is stored in the file."""
 
     seq: int
     version: int
@@ -200,9 +200,9 @@ class Witness:
 
 
 class LogVerifier(msgspec.Struct, frozen=True):
-    """What the events are looked at with: the sidecar's word, the cipher, and the blobs.
+    """What checking events needs: the content of the sidecar, the cipher, and the blobs.
 
-    `relied` gathers the blobs that the events rely on.
+    `relied` collects the blobs that the events name.
     """
 
     witness: Witness

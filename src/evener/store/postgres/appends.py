@@ -1,9 +1,9 @@
-"""Group commit: what several logs of a process append at one moment is written in one transaction.
+"""Group commit: what several logs of a process append at the same time is written in one transaction.
 
-Nearly always a log stands where its holder left it, and no note waits: then all of it is one statement. What that leaves out is
-written with care: the rows of the logs are locked in the order of their numbers, so that two processes never wait for each
-other, and looked at. An append that cannot be told from lost, because the connection broke while it was committed, is
-recognised by its chain and not repeated.
+Usually a log has not changed since its holder wrote it, and has no notes: then one statement does it all. Otherwise the rows
+of the logs are locked in the order of their numbers, so that two processes never wait for each other, and checked. If the
+connection broke during the commit, so that the outcome is unknown, the chain shows whether the events were appended, and
+they are not appended twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ RENEW = (
 
 
 class LogTail:
-    """Where a log stands, as far as its holder knows. Without `head`: not known. The writer's thread keeps it."""
+    """The end of a log as its holder knows it. Without `head`: unknown. The writer's thread updates it."""
 
     __slots__ = ("head", "length")
 
@@ -72,11 +72,11 @@ class LogTail:
 
 
 class AppendJob:
-    """Adds rows to a log that is held, if there are any, and renews its lease until `until`.
+    """Appends rows, if there are any, to a log whose lease is held, and renews the lease until `until`.
 
-    `tail` is where the log stands. `certain`: only so many of the rows are added when a note waits to be settled. `settles`:
-    the number of the note that is settled with them. `planned` is what the last attempt would have led to, and the chain there,
-    if it added something.
+    `tail` is the end of the log. `certain`: if a note is waiting, only so many of the rows are appended. `settles`: the
+    number of the note that is settled with them. `planned` is the outcome that the last attempt would have had, and the
+    chain there, if it appended something.
     """
 
     __slots__ = ("certain", "held", "planned", "rows", "settles", "tail", "until")
@@ -105,7 +105,7 @@ class AppendJob:
 
 
 class _End:
-    """Where a log stands in this transaction, and what is added to it."""
+    """The end of a log in this transaction, and what is appended to it."""
 
     def __init__(self, found: tuple[Any, ...]) -> None:
         self.number, self.epoch, self.length, self.head, self.noted, self.holder, self.log = found

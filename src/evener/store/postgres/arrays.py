@@ -17,7 +17,7 @@ _length = struct.Struct(">i").pack
 
 
 class PackedArray(bytes):
-    """An array as the server takes it. The statement says of which type: `%b::bigint[]`."""
+    """An array in the server's format. The statement names its type: `%b::bigint[]`."""
 
 
 def pack_integers(values: Sequence[int]) -> PackedArray:

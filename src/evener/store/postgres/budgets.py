@@ -1,7 +1,7 @@
-"""What a tree of runs may use, as SQL: reserved before a call and settled after it, in one row that all machines share.
+"""The budget of a tree of runs, as SQL: reserved before a call and settled after it, in one row that all machines share.
 
-A reservation is held by a log. The next holder of that log settles what the last one left behind, with the most that it may
-have cost: so a worker that dies never makes room that is not there.
+A reservation belongs to a log. The next lease holder of that log settles the reservations of the last one with their upper
+bound, so a worker that dies never creates room that does not exist.
 """
 
 from decimal import Decimal

@@ -1,7 +1,7 @@
 """What the workers of several machines share beside the logs: work, schedules, budgets of trees, rates of keys.
 
-These are ids and numbers; the only contents are the prompts of schedules, which are nowhere else. Work is ids only: what is to
-be done stands in the log.
+These are ids and numbers; the only contents are the prompts of schedules, which are stored nowhere else. Work has ids only:
+the log says what to do.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -56,7 +56,7 @@ def _read(job: Job[P, T]) -> Method[P, Coroutine[Any, Any, T]]:
 
 
 class PostgresCluster:
-    """The tables of a `PostgresStore` that its workers share. `read` has a job done that only reads."""
+    """The tables of a `PostgresStore` that its workers share. `read` performs a job that only reads."""
 
     def __init__(self, writer: "WriterThread", read: "Callable[[Callable[[sqlite3.Connection], Any]], Awaitable[Any]]") -> None:
         self.writer = writer

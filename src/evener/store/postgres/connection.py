@@ -186,7 +186,9 @@ def _backend(connection: "psycopg.Connection") -> int:
 
 
 class Dial:
-    """Makes connections to one schema of one database. `patience` is how many seconds we wait for the server, or for a lock."""
+    """Makes connections to one schema of one database. `patience` is the maximum wait for the server, or for a lock, in
+    seconds.
+    """
 
     def __init__(self, address: str, schema: str, patience: float) -> None:
         self._address = address
@@ -294,9 +296,9 @@ def _translate(statement: str) -> bytes:
 
 
 class PostgresConnection:
-    """One connection in the shape of `sqlite3.Connection`. `raw` is psycopg's; it is made anew by `reconnect`.
+    """One connection in the shape of `sqlite3.Connection`. `raw` is psycopg's; `reconnect` replaces it.
 
-    `committing`: a COMMIT was sent for what is written now. If the connection breaks then, its outcome is unknown.
+    `committing`: a COMMIT was sent for the present write. If the connection breaks then, the outcome is unknown.
     """
 
     def __init__(self, dial: Dial, raw: "psycopg.Connection | None" = None) -> None:

@@ -1,7 +1,7 @@
-"""Hears by LISTEN which logs have got a note, so that a run that waits does not ask the server twice a second.
+"""Learns by LISTEN which logs have a new note, so that a waiting run does not query the server twice a second.
 
-A notice may be lost (a connection that breaks, a proxy that does not pass them on), so what is heard is only a hint: while the
-ear hears nothing at all, each look asks; while it does, a look asks every few seconds all the same.
+A notification may be lost (a connection that breaks, a proxy that does not pass it on), so it is only a hint: while the
+listener is not connected, each check queries the server; while it is, a check queries it every few seconds.
 """
 
 from select import select
@@ -24,7 +24,7 @@ PAUSE = 1.0
 
 
 class NoticeListener:
-    """One thread and one connection for all logs of a store. It starts with the first log that is listened for."""
+    """One thread and one connection for all logs of a store. It starts with the first log that is watched."""
 
     def __init__(self, dial: Dial, channel: str) -> None:
         self._dial = dial

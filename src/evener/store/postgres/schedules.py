@@ -1,4 +1,6 @@
-"""Prompts that are submitted again and again, as SQL. A firing is claimed for a while, so that a dead worker's is found."""
+"""Prompts that are submitted repeatedly, as SQL. A firing is claimed for a limited time, so that another worker can take
+over.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,7 +30,7 @@ COLUMNS = "name, harness, prompt, every, cron, due"
 
 
 def put(connection: "sqlite3.Connection", one: Schedule) -> bool:
-    """Keep a schedule; False when there is one of that name."""
+    """Store a schedule. False if there is one with that name."""
     found = connection.execute(
         f"INSERT INTO schedules ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1",
         (one.name, one.harness, one.prompt, one.every, one.cron, one.due),
@@ -42,7 +44,7 @@ def every_one(connection: "sqlite3.Connection") -> list[Schedule]:
 
 
 def remove(connection: "sqlite3.Connection", name: str) -> bool:
-    """Forget a schedule; False when there is none of that name."""
+    """Remove a schedule. False if there is none with that name."""
     return connection.execute("DELETE FROM schedules WHERE name = ? RETURNING 1", (name,)).fetchone() is not None
 
 

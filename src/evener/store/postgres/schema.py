@@ -1,4 +1,4 @@
-"""The tables of a store in PostgreSQL, how they are made and brought up to date, and the least rights that each role needs.
+"""The tables of a store in PostgreSQL, their creation and upgrades, and the minimum rights of each role.
 
 The columns are those of the SQLite file, so that the same jobs read and write both. docs/scale.md describes them.
 """

@@ -1,7 +1,7 @@
-"""Keeps logs on a PostgreSQL server: what an append was given is on the server's disk, whole and in order, when it returns.
+"""Stores logs on a PostgreSQL server: when an append returns, its events are on the server's disk, complete and in order.
 
-One thread writes and groups what waits, a pool of connections reads; this file is their asynchronous front and knows no SQL but
-a notice. Safe from several tasks, event loops and threads, and from processes on any number of machines.
+One thread writes and groups the waiting jobs, a pool of connections reads; this file is their asynchronous interface and has
+no SQL except a notification. Safe from several tasks, event loops and threads, and from processes on any number of machines.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class ServerClock:
-    """The server's time, told between two looks by our own clock: machines need not agree on the time."""
+    """The server's time, continued by our own clock between two queries: machines need not agree on the time."""
 
     def __init__(self) -> None:
         self._offset: float | None = None
@@ -76,7 +76,7 @@ class ServerClock:
 
 
 class PostgresLog:
-    """A log that we hold. One that is dropped without being closed gives its lease back, too."""
+    """A log whose lease is held. If it is dropped without being closed, the lease is returned, too."""
 
     def __init__(self, store: "PostgresStore", held: HeldLog, claim: Claim, tail: LogTail) -> None:
         self._store = store
@@ -196,11 +196,11 @@ class PostgresLog:
 
 
 class PostgresStore(SqlStore):
-    """Keeps logs in the schema `schema` of the database at `address`, as in `postgresql://user@host/database`.
+    """Stores logs in the schema `schema` of the database at `address`, as in `postgresql://user@host/database`.
 
-    The tables are made when it is first used, if the role may. `lease` is how many seconds a holder has until others may take
-    over; a run renews it from a thread of its own. `busy` is how many seconds we wait for the server and for locks; `clock`
-    tells the time (without one: the server's). `funnel` takes secrets out of what is stored. Close it with `aclose`.
+    The tables are created at the first use, if the role may. `lease` is the number of seconds after which another holder may
+    take over; a thread renews the lease during a run. `busy` is the maximum wait for the server and for locks, in seconds;
+    `clock` returns the time (by default the server's). `funnel` removes secrets from what is stored. Close it with `aclose`.
     """
 
     def __init__(
@@ -276,7 +276,9 @@ class PostgresStore(SqlStore):
         return self._hold(held, claim, LogTail(length)), events
 
     async def post(self, log: str, note: Note) -> bool:
-        """Say something to the log. False when a note of that key was there before. Its holder is told at once."""
+        """Add a note to the log's inbox. False if there was a note with the same key before. The lease holder is notified at
+        once.
+        """
 
         def job(connection: "sqlite3.Connection") -> tuple[bool, int]:
             won = rows.post(connection, log, note, self._guard)

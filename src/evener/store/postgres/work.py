@@ -1,8 +1,9 @@
-"""Which runs wait for a worker, as SQL: a table of log ids, taken with SKIP LOCKED. The log stays the truth, this moves it.
+"""The runs that wait for a worker, as SQL: a table of log ids, taken with SKIP LOCKED. The log is the only state; this only
+distributes it.
 
-A row that was taken comes due again after a while, unless its worker holds on to it: so the work of a dead worker is found.
-What is said to a log wakes its row in the transaction that says it, so no decision is missed. `turn` tells when
-work was put for a log: a worker that is done with one turn does not take away the next.
+A row that was taken becomes due again after a while, unless its worker renews it: so the work of a dead worker is found. A
+note to a log makes its row due in the same transaction, so no decision is missed. `turn` counts how often work was added for
+a log: a worker that finished one turn does not remove the next.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""How a group of jobs is written: in one transaction, again when the connection broke, and each by itself when one is at fault.
+"""How a group of jobs is written: in one transaction; again if the connection broke; and each by itself if one of them
+fails.
 
-What broke before its COMMIT was sent is done again: nothing of it is there. After that, a job that would not be the same when
-done twice (a new note) is not repeated: its caller gets `StoreUnreachable`. An append is: its chain tells whether it is there.
-So is a log that is taken or made: its claim tells.
+If the connection broke before COMMIT was sent, nothing was written, and the group is written again. After that, a job that
+is not idempotent (a new note) is not repeated: its caller gets `StoreUnreachable`. An append is repeated, because its chain
+shows whether it was written; and so is taking or creating a log, because its claim shows it.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ ATTEMPTS = 5
 
 
 class LogJob(Generic[T]):
-    """A job on one log, or on none, in the shape that SQLite's jobs have. `again`: done twice, it does no more."""
+    """A job on one log, or on none, in the shape that SQLite's jobs have. `again`: it is idempotent."""
 
     __slots__ = ("again", "job", "log")
 

@@ -1,8 +1,8 @@
-"""Writes a copy of the store's file while others write: the store as it was at one moment, whole or not at all.
+"""Copies the store's file while others write: the copy is the store at one moment, complete or not at all.
 
-The copy is a file with mode 0600 that opens as a store of its own, with a sidecar beside it as every store has one. It is
-written under another name, synced, and named at the end. A file that is there is never written over. No lease is held,
-and a process that opens a log of the copy is told that it is one.
+The copy is a file with mode 0600 that opens as a store, with its own sidecar. It is written under another name, synced, and
+renamed at the end. An existing file is never overwritten. The copy has no leases, and a process that opens a log of it
+learns that it is a copy.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Titles, tags and search, as SQL: what helps people to find a thread again. Reads events, never changes one."""
+"""Titles, tags and search, as SQL: what helps people to find a thread. Reads events, never changes one."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
@@ -28,7 +28,7 @@ STARTS = (
 
 
 class StartRow(msgspec.Struct):
-    """What the start of a call says. It is not erased with the rest: only so can what lies inside be found later."""
+    """The content of a call's start. It is not erased with the rest, so that logs inside the call can be found later."""
 
     key: str
 
@@ -77,14 +77,16 @@ LAST = 1 << 62
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A title and tags to be given to a thread, without secrets; what is None stays as it was."""
+    """A title and tags for a thread, without secrets; None leaves them unchanged."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
 
 
 class SearchPage(msgspec.Struct, frozen=True):
-    """What was found among some events, and where to go on: with those before this row. 0 is the end. `unread` is a count."""
+    """What was found among some events, and where to continue: with the events before this row; 0 is the end. `unread` is a
+    count.
+    """
 
     found: list[Found]
     before: int

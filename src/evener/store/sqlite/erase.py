@@ -1,7 +1,8 @@
-"""Erasing, as SQL: what events say is replaced by blanks, for good. Numbers, kinds, digests and the chain stay as they are.
+"""Erasing, as SQL: the content of events is replaced by blanks, permanently. Numbers, kinds, digests and the chain do not
+change.
 
-The blobs that only erased events name go with them. To know that, every other event is looked at: first while others write
-(`survey`), then, in the transaction that erases, only what came since.
+Blobs that only erased events name are erased, too. To find these, every other event is read: first while others write
+(`survey`), then, in the transaction that erases, only the newer ones.
 """
 
 import re
@@ -58,7 +59,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class StoredLine(msgspec.Struct, frozen=True):
-    """An event that is not erased, as it lies in the file."""
+    """An event that is not erased, as it is stored in the file."""
 
     id: int
     log: str

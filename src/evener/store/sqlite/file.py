@@ -1,7 +1,7 @@
-"""Opens the SQLite file: ours only, private, durable at each commit. The only place that loads SQLite.
+"""Opens the SQLite file: owned by us, private, durable at each commit. The only place that loads SQLite.
 
-A file is first looked at through a connection that takes no lock and writes nothing. A plain `open` of it would not do: closing
-that again would drop the locks that other connections of this process hold on the file.
+A file is first inspected through a connection that takes no lock and writes nothing. A plain `open` would not do: closing it
+would drop the locks that other connections of this process have on the file.
 """
 
 import os

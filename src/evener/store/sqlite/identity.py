@@ -1,8 +1,9 @@
-"""Notices that the store's files were moved, deleted, replaced or linked while they were open: what is written then is lost.
+"""Detects that the store's files were moved, deleted, replaced or linked while they were open: what is written then would be
+lost.
 
-SQLite keeps what was acknowledged in `-wal` and the locks on it in `-shm`, both found by the name of the file. A process that
-finds other ones there than its neighbours have writes over what they wrote. So every connection notes in `<store>.next` which
-three files it works on, and holds a shared lock on that note while it is open. Another connection compares before it opens
+SQLite stores acknowledged data in `-wal` and the locks on it in `-shm`, both found by the name of the file. A process that
+finds other files there than the other processes would overwrite what they wrote. So every connection notes in `<store>.next`
+which three files it uses, and holds a shared lock on that note while it is open. Another connection compares before it opens
 anything; each write compares again when its turn has come, and once more before it is acknowledged.
 """
 
@@ -34,7 +35,7 @@ round their times, some to two seconds. Windows never changes this time."""
 
 
 class StoreGone(StoreError):
-    """The files are not those that were opened any more."""
+    """The files are no longer those that were opened."""
 
 
 class StoreLinked(StoreError):
@@ -42,7 +43,7 @@ class StoreLinked(StoreError):
 
 
 class Files(msgspec.Struct, frozen=True, array_like=True):
-    """Which files a connection works on: the store's own, SQLite's log, and the locks on that log."""
+    """The files that a connection uses: the store's own, SQLite's log, and the locks on that log."""
 
     main: Identity | None = None
     wal: Identity | None = None
@@ -50,7 +51,7 @@ class Files(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileIdentity:
-    """Which file a store works on from its first connection on. `given` is the path that the user gave; it may be a link."""
+    """The file that a store uses from its first connection on. `given` is the path that the user gave; it may be a link."""
 
     def __init__(self, path: Path, given: Path | None = None) -> None:
         self._path = str(path)
@@ -121,7 +122,7 @@ class FileIdentity:
 
 
 class OpenNote:
-    """The note of one connection that it has the store open, and on which `files`. Frees its lock when it leaves."""
+    """The note of one connection that it has the store open, with its `files`. Leaving the context releases its lock."""
 
     def __init__(self, path: Path, descriptor: int | None, *, alone: bool) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""Who holds a log: claims by which another process tells whether a holder is alive, and the thread that renews leases.
+"""Lease holders: claims that show other processes whether a holder is alive, and the thread that renews leases.
 
-Renewing takes a thread of its own, so that a tool that blocks the event loop does not lose the log that it runs on. One thread
-serves all logs of a store. It runs while there are logs to renew, holds on to none of them, and never keeps a
-process alive. A process that is stopped renews nothing: its leases run out, and others take over.
+Renewing has its own thread, so that a tool that blocks the event loop does not lose the log of its run. One thread serves
+all logs of a store. It runs while there are logs to renew, holds no reference to them, and never keeps a process alive. A
+process that is stopped renews nothing: its leases expire, and others take over.
 """
 
 import os
@@ -142,7 +142,7 @@ PARTS = 3
 
 @runtime_checkable
 class SelfRenewing(Protocol):
-    """A log that can renew its lease by itself. One that cannot is renewed by its run, while the event loop is free."""
+    """A log that renews its own lease. Other logs are renewed by their run, while the event loop is free."""
 
     def keep(self) -> None:
         """Renew the lease from now on, whatever the event loop does, until the log is closed or lost."""
@@ -150,7 +150,7 @@ class SelfRenewing(Protocol):
 
 
 class Renewable(Protocol):
-    """A log that is held."""
+    """A log whose lease is held."""
 
     def renew_soon(self, when_less_than: float) -> None:
         """Have the lease renewed if fewer seconds than this are left of it. Never waits, never raises."""
@@ -193,7 +193,7 @@ class Renewer:
                 return
 
     def _round(self, enough: float) -> bool:
-        """Look at each log once. False when there is none: then the thread ends, and the next log starts another."""
+        """Check each log once. False if there is none: then the thread ends, and the next log starts another."""
         with self._lock:
             logs = list(self._logs)
             if not logs:

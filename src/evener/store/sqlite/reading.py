@@ -1,7 +1,7 @@
-"""The path of a log, as SQL: its own events and, before them, those of the logs that it was forked from. Reads only.
+"""The path of a log, as SQL: its own events and, before them, those of the logs from which it was forked. Reads only.
 
-What is read is what was written, and nothing is missing: each chain is followed from where the reading begins to where the log
-that goes on from it, or its own head, says that it must end.
+What is read is complete and as it was written: each chain is followed from where the reading begins to the end that the next
+log of the path, or its own head, states.
 """
 
 from collections.abc import Generator
@@ -28,10 +28,10 @@ Events = Generator[Event, None, None]
 
 
 class PathSection(msgspec.Struct, frozen=True):
-    """The part of a path that lies in one log: the events after number `base` up to `until`.
+    """The part of a path in one log: the events after number `base` up to `until`.
 
-    `end` is what the chain must be there, in hex, if that is known; `opening` what the first event of a fork must say of its
-    parent: the log, the number and the hash.
+    `end` is the chain there, in hex, if it is known; `opening` what the first event of a fork must state about its parent:
+    the log, the number and the hash.
     """
 
     log: str

@@ -1,8 +1,9 @@
-"""Gives an encrypted store another cipher or key: everything in it is sealed anew, in one transaction, or nothing is.
+"""Gives an encrypted store another cipher or key: everything in it is encrypted again, in one transaction, or nothing is.
 
-Digests and chains are over sealed bytes, so the links are made anew, as on the way into another store, and forks name the new
-hashes. The sidecar speaks of the old ones: the store gets a new id in the same transaction, and its sidecar is written anew
-after it. A process that is killed in between leaves a note of that; the next that opens the store does it.
+Digests and chains cover encrypted bytes, so links are computed again, as in a transfer to another store, and forks name the
+new hashes. The sidecar has the old ones: the store gets a new id in the same transaction, and its sidecar is rewritten after
+it. If the process is killed in between, a note of that remains, and the next process that opens the store rewrites the
+sidecar.
 """
 
 import asyncio
@@ -146,7 +147,7 @@ def _reseal_notes(connection: "sqlite3.Connection", old: Redaction, new: Redacti
 
 
 class _Places:
-    """The blobs as they lie there: each is opened, and put where it belongs by its name."""
+    """The stored blobs: each is decrypted, and stored under its new name."""
 
     def __init__(self, connection: "sqlite3.Connection", old: Redaction) -> None:
         self._connection = connection

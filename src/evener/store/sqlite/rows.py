@@ -1,7 +1,7 @@
-"""Logs, leases, notes and blobs as SQL: the jobs that a store has done. What is read is what was written, or an error.
+"""Logs, leases, notes and blobs as SQL: the jobs of a store. A read returns what was written, or raises an error.
 
-With a cipher the SHA-256 would tell every reader of the file which known content lies there. So a blob lies there under
-an HMAC of it, by a key that the store has made up and sealed. What was stored before that lies under the SHA-256 still.
+With a cipher, a SHA-256 would show every reader of the file which known content it has. So a blob is named by an HMAC of it,
+with a key that the store created and encrypted. Blobs of older stores are still named by their SHA-256.
 """
 
 import hmac
@@ -52,7 +52,7 @@ class EventRow(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Who wants to hold a log, from when and until when."""
+    """The holder that wants a lease, with its beginning and end."""
 
     holder: str
     mark: str
@@ -61,7 +61,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class HeldLog(msgspec.Struct, frozen=True):
-    """A log as its holder knows it: its name, its number in the file, the holder's epoch and claim, and who may still act."""
+    """A log as its holder knows it: its name, its number in the file, the holder's epoch and claim, and its rival."""
 
     log: str
     number: int
@@ -71,7 +71,8 @@ class HeldLog(msgspec.Struct, frozen=True):
 
 
 class AppendedRows(msgspec.Struct, frozen=True):
-    """How long a log is now, and the checkpoint that was due, if one was. `noted`: rows were left out because of a note.
+    """The length of a log after an append, and the checkpoint that was due, if any. `noted`: rows were left out because of a
+    note.
 
     `head` is its last link, if rows were added.
     """

@@ -1,11 +1,12 @@
-"""The index of a search, in a file of its own beside the store: `<store>.search`, mode 0600. Only ever a help, never a truth.
+"""The index of a search, in a separate file beside the store: `<store>.search`, mode 0600. It is only a hint; the store
+decides.
 
-It tells which events may hold some words; each is then read from the store and looked at, as without it. It has a part for each
-`PART` events in order of arrival, made when all of them are there, so nothing is added to an append. A part whose last event is
-not the one in the store, and an index that has not heard of an erasure, count as not made. An encrypted store has none.
+It says which events may contain some words; each is then read from the store and checked, as without it. It has a part for
+each `PART` events in order of arrival, made when all of them are stored, so appending costs nothing more. A part whose last
+event differs from the store's, and an index that missed an erasure, are ignored. An encrypted store has no index.
 
-Erasing drops the parts that know of what is erased; their pages are overwritten, and made anew later. The store counts its
-erasures in the transaction that erases: an index that was not there to hear of one is emptied before it is used again.
+Erasing drops the parts that contain erased events; their pages are overwritten, and made again later. The store counts its
+erasures in the transaction that erases: an index that missed one is emptied before it is used again.
 """
 
 import os
@@ -64,9 +65,9 @@ class Behind(OSError):
 
 
 class SearchIndex:
-    """The index of one store. Whatever is wrong with its file, it is as if there were none. Close it.
+    """The index of one store. If anything is wrong with its file, it is ignored. Close it.
 
-    One that grows keeps no other one of the same file from answering.
+    An index that is growing does not keep others of the same file from answering.
     """
 
     def __init__(self, store: Path) -> None:

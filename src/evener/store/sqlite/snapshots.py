@@ -1,12 +1,13 @@
-"""The state of a long log without reading all of it: a fold that was kept, and the events after it. As SQL.
+"""The state of a long log without reading all of it: from a saved state, and the events after it. As SQL.
 
-A kept fold is a help, never a truth: it says which event it stands at and what the chain is there, and which code made it. One
-that does not fit is as if it were not there, and the log is folded from an earlier one or from its beginning. It has no
-messages but the last: the others are read from their events when something walks to them (`PagedNode`), so folding a log takes
-no more memory than a few of its events, however large it is. Where requests hold less than all, what they hold is kept whole.
+A saved state is only a hint: it says for which event and chain it was made, and by which code. If one of these does not
+match, it is ignored, and the state is computed from an earlier one or from the beginning of the log. Of the messages it has
+only the last: the others are read from their events on access (`PagedNode`), so computing a state takes no more memory than
+a few of its events, however large the log is. If requests contain less than the whole conversation, that part is saved
+whole.
 
-The table is made with the first fold that is kept. Erasing in a thread drops all that were kept of it, in the transaction that
-erases; another key drops all. A fork uses those of the logs before it.
+The table is created with the first saved state. Erasing in a thread drops all saved states of it, in the transaction that
+erases; another key drops all. A fork uses those of its parents.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,7 +74,7 @@ Alone = Callable[[Job[Node | None]], Node | None]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A fold to be kept: the log it lies in, the event it stands at, and how many erasures there had been."""
+    """A state to save: its log, its event, and how many erasures there had been."""
 
     number: int
     seq: int
@@ -83,7 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The state of a log at the event `seq`, and the folds that are worth keeping. `more`: the log goes on after it."""
+    """The state of a log at the event `seq`, and the states that are worth saving. `more`: the log has later events."""
 
     state: RunState
     seq: int
@@ -92,7 +93,7 @@ class Folded(msgspec.Struct, frozen=True):
 
 
 class Pager:
-    """Reads the messages of a state that is paged: on a connection of its own, so that it works after the store was closed."""
+    """Reads the messages of a paged state, on its own connection, so that it works after the store was closed."""
 
     def __init__(self, alone: Alone, guard: Redaction) -> None:
         self._alone = alone
@@ -147,7 +148,7 @@ def fold_log(
 
 
 class _Walk:
-    """One way along a log, from the event `seq` on."""
+    """One pass over a log, from the event `seq` on."""
 
     def __init__(
         self, connection: "sqlite3.Connection", pieces: list[reading.PathSection], guard: Redaction, pager: Pager, seq: int
@@ -345,9 +346,9 @@ def _is_there(connection: "sqlite3.Connection") -> bool:
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A state, and apart from it what is kept of its transcript: all but its messages, and the last of these.
+    """A saved state, and separately the saved part of its transcript: everything except its messages, and the last of these.
 
-    `view` are the messages that requests hold, where these are not all: no more than fit into a model's window. `before` are
+    `view` are the messages that requests contain, if these are not all: no more than fit into a model's window. `before` are
     those before the newest edit.
     """
 

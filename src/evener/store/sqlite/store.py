@@ -1,7 +1,7 @@
-"""Keeps logs in one SQLite file: what an append was given is on the disk, whole and in order, when it returns.
+"""Stores logs in one SQLite file: when an append returns, its events are on the disk, complete and in order.
 
-One thread writes and groups what waits, another reads; this file is their asynchronous front and knows no SQL. Safe from
-several tasks, event loops and threads of a process, and from several processes on one machine. Never pickles.
+One thread writes and groups the waiting jobs, another reads; this file is their asynchronous interface and has no SQL. Safe
+from several tasks, event loops and threads of a process, and from several processes on one machine. Never pickles.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ Release = tuple["Callable[[sqlite3.Connection], Checkpoint | None]", Callable[[C
 
 
 class SqliteLog:
-    """A log that we hold. One that is dropped without being closed gives its lease back, too."""
+    """A log whose lease is held. If it is dropped without being closed, the lease is returned, too."""
 
     def __init__(self, store: "SqliteStore", held: HeldLog, claim: Claim, length: int) -> None:
         self._store = store
@@ -197,12 +197,12 @@ class SqliteLog:
 
 
 class SqliteStore(SqlStore):
-    """Keeps logs in the file at `path`; without one in the platform's data folder. The file is made when it is first used.
+    """Stores logs in the file at `path`; by default in the platform's data folder. The file is created at the first use.
 
-    `lease` is how many seconds a holder has until others may take over, unless its process has died; a run renews it from a
-    thread of its own. `busy` is how many seconds we wait while another process writes; `clock` tells the time. `funnel` takes
-    secrets out of what is stored (without one: all that this process has used); `cipher` seals what is left, and the file opens
-    only with the one that it was made with. Close it with `aclose`.
+    `lease` is the number of seconds after which another holder may take over, unless the holder's process has died; a thread
+    renews the lease during a run. `busy` is the maximum wait in seconds while another process writes; `clock` returns the
+    time. `funnel` removes secrets from what is stored (by default all that this process has used); `cipher` encrypts the
+    rest, and the file opens only with the cipher with which it was made. Close it with `aclose`.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class SqliteStore(SqlStore):
         return (await self._folded(log, self._reader.run, until)).state
 
     async def post(self, log: str, note: Note) -> bool:
-        """Say something to the log. False when a note of that key was there before."""
+        """Add a note to the log's inbox. False if there was a note with the same key before."""
         return await self._writer.run(partial(rows.post, log=log, note=note, guard=self._guard))
 
     async def erase(self, log: str, *, seqs: Iterable[int] | None = None) -> int:

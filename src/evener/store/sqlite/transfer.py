@@ -1,4 +1,4 @@
-"""Threads that leave a SQLite store and come into one, as SQL. What comes in comes in whole or not at all."""
+"""Threads that leave a SQLite store and enter one, as SQL. An import is complete or does not happen."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

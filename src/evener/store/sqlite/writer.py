@@ -67,11 +67,11 @@ AWAITED = b"+"
 
 
 class Turnstile:
-    """The two lock files, open. Locks belong to what is open here, and the system frees them when the process dies.
+    """The two open lock files. Locks belong to the open files, and the system releases them when the process dies.
 
-    `.lock` is held by the process whose turn it is, `.next` by the one that is next. `.lock` says who had the last turn, too,
-    and whether another process waits since then. Only the holder of `.next` writes that: if it says that we had it and none
-    waits, there is no need to look at `.next`.
+    The process whose turn it is holds `.lock`, and the next one holds `.next`. `.lock` also says who had the last turn, and
+    whether another process has been waiting since then. Only the holder of `.next` writes that: if it says that we had the
+    last turn and no process waits, `.next` need not be checked.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,7 +132,7 @@ class Turnstile:
 
 
 class TurnWait:
-    """One wait for a turn, in a thread of its own: a lock cannot be waited for with a time limit."""
+    """One wait for a turn, in its own thread, because waiting for a lock has no time limit."""
 
     def __init__(self, turnstile: Turnstile) -> None:
         self._turnstile = turnstile
@@ -243,7 +243,9 @@ Job = Callable[["sqlite3.Connection"], T]
 
 
 class WriterJob(Generic[T]):
-    """A job, the loop to answer in (none: no answer), and how it went. `after` runs in the thread when it is done for good."""
+    """A job, the event loop that gets its answer (none: no answer), and its outcome. `after` runs in the thread when the job
+    is committed.
+    """
 
     __slots__ = ("after", "error", "future", "job", "loop", "result")
 
@@ -289,7 +291,7 @@ Check = Callable[[], None]
 
 
 class Perform(Protocol):
-    """Does a group of requests; False when the connection should be made anew."""
+    """Performs a group of jobs; False if the connection must be replaced."""
 
     def __call__(self, connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:
         """Do it. Without `wait`, raise StoreBusy before anything is done if another process has a lock."""
@@ -297,7 +299,7 @@ class Perform(Protocol):
 
 
 class Presence(Protocol):
-    """Which store a thread works on from its first connection on. `FileIdentity` is that of a file."""
+    """The store that a thread uses from its first connection on. `FileIdentity` is the one of a file."""
 
     def check(self) -> None:
         """Raise when it is not there any more, or another one."""
@@ -309,7 +311,7 @@ class Presence(Protocol):
 
 
 class WriterThread:
-    """The thread and its queue. It starts with the first job. Its maker stops it."""
+    """The thread and its queue. It starts with the first job. The code that created it stops it."""
 
     def __init__(
         self,
@@ -622,7 +624,7 @@ def make_checked_reads(presence: FileIdentity) -> Perform:
 
 
 class WalScrubber:
-    """Empties SQLite's log after an erasure: what was erased still lies there. `left`: something does, as far as we know."""
+    """Empties SQLite's log after an erasure, because it still contains erased content. `left`: it does, as far as known."""
 
     def __init__(self, store: Path) -> None:
         self._store = store

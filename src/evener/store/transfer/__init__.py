@@ -1,1 +1,1 @@
-"""Threads on their way from one store to another: as lines of JSON, checked before anything is stored."""
+"""Threads in transfer from one store to another: as lines of JSON, checked before anything is stored."""

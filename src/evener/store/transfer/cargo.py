@@ -1,7 +1,7 @@
-"""A thread on its way from one store to another: its branches, its events as they are stored, and how they are linked. Pure.
+"""A thread in transfer from one store to another: its branches, its events as they are stored, and their links. Pure.
 
-What a store keeps depends on it: a cipher changes the bytes, a funnel may take out a secret. Then the links are made anew on
-the way, and a fork names the new hash of its parent. Where nothing changes, every link comes out as it was.
+The stored bytes depend on the store: a cipher changes them, a funnel may remove a secret. Then links are computed again in
+the transfer, and a fork names the new hash of its parent. Where nothing changes, every link stays the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,9 +24,10 @@ class CargoLine(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fi
 
 
 class CargoBranch(CargoLine, frozen=True, tag="branch"):
-    """One log, but for its events. `base` is how many events of its path lie before its own; `erased` since when it is.
+    """One log without its events. `base` is the number of events of its path before its own; `erased` is the time of its
+    erasure.
 
-    In an exported thread it is the line with which a log begins.
+    In an exported thread it is the line that begins a log.
     """
 
     log: Name
@@ -41,7 +42,7 @@ class CargoBranch(CargoLine, frozen=True, tag="branch"):
 
 
 class CargoThread(msgspec.Struct, frozen=True):
-    """One thread, but for its events. Parents stand before their forks."""
+    """One thread without its events. Parents come before their forks."""
 
     thread: str
     head: str
@@ -51,7 +52,9 @@ class CargoThread(msgspec.Struct, frozen=True):
 
 
 class CargoEvent(msgspec.Struct, frozen=True):
-    """One event as it is stored, but for the cipher: its place, its link, and its payload. `erased` since when it is."""
+    """One event as it is stored, but not encrypted: its place, its link, and its payload. `erased` is the time of its
+    erasure.
+    """
 
     seq: int
     version: int
@@ -76,7 +79,7 @@ Stored = Callable[[int, bytes], bytes]
 
 
 class Cargo(Protocol):
-    """What a thread holds, as often as it is asked for. Never all of it in memory at once."""
+    """The content of a thread, which can be read repeatedly. Never in memory as a whole."""
 
     def records(self, log: str) -> Iterator[CargoEvent]:
         """Return the events of one branch, in order."""
@@ -117,7 +120,7 @@ class Chains:
 
 
 class Following:
-    """One branch on its way."""
+    """One branch in transfer."""
 
     def __init__(self, branch: CargoBranch, stored: Stored, note: Callable[[str, CargoEvent], None]) -> None:
         self._branch = branch

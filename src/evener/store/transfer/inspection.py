@@ -1,4 +1,4 @@
-"""Looks at the lines of an export one by one, and believes nothing: form, order, digests, links, parents, checksum."""
+"""Checks the lines of an export one by one, and trusts nothing: form, order, digests, links, parents, checksum."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -80,7 +80,7 @@ class ThreadSection(msgspec.Struct, frozen=True):
 
 
 class Inspection:
-    """What is known after the lines so far. `cargo` holds them; `last` is the last line as it came."""
+    """What is known after the lines so far. `cargo` contains them; `last` is the last line unchanged."""
 
     def __init__(self, cargo: Spool) -> None:
         self.cargo = cargo

@@ -1,4 +1,4 @@
-"""Exports threads as lines of JSON, imports them, and writes a store without a file as a file. Whole or not at all."""
+"""Exports threads as lines of JSON, imports them, and writes a store without a file to a file. Complete or not at all."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -33,7 +33,7 @@ PART = 3 << 18
 
 @runtime_checkable
 class Portable(Protocol):
-    """A store that threads can leave and come into: all of ours are."""
+    """A store that can export and import threads: all of ours can."""
 
     @property
     def encrypted(self) -> bool:
