@@ -7,7 +7,7 @@ disk before it begins. Cancelled at any point, the driver leaves a log that can 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -325,6 +325,13 @@ class Driver:
     time in a slot.
     """
 
+    __slots__ = (  # so many that the instance would need a dictionary, and each look at it a search
+        "_agent", "_brief", "_budget", "_cancels", "_clock", "_full", "_home", "_hooking", "_listener", "_log", "_media",
+        "_name", "_over", "_recorded", "_request", "_slice", "_staged", "_staging", "_tallies", "_teller", "_traced",
+        "_twins", "_under_way", "_watched", "answers", "before", "error", "events", "hooked", "left", "nudge", "prompted",
+        "state", "tell",
+    )  # fmt: skip
+
     def __init__(
         self,
         log: Log,
@@ -377,6 +384,7 @@ class Driver:
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one
         self._brief: set[str] = set()  # tools that only read, and took no time when they were called last
+        self._cancels: Cancellation | None = None  # set when the run is cancelled; made for the first call
         self.left = False
         """True if a call that was given up goes on by itself: a thread cannot be stopped."""
 
@@ -977,9 +985,11 @@ class Driver:
         found = (one for one in reversed(self.events) if type(one) is ev.CallFinished and one.call == done.call)
         return next(found, done)
 
-    @cached_property
+    @property
     def _cancellation(self) -> Cancellation:
-        return cancellation_of(self.run)
+        if self._cancels is None:
+            self._cancels = cancellation_of(self.run)
+        return self._cancels
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)

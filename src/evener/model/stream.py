@@ -287,6 +287,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 PIECES = frozenset({TextDelta, ReasoningDelta, CallBegun, ArgumentsDelta})
 STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 BYTES_A_TOKEN = 4
+NOTHING_AHEAD = memoryview(b"")
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 AFTER = 0.25
 """Seconds that the rest of a body may take after the wire's end marker; then the connection is closed."""
 
@@ -294,29 +296,11 @@ AFTER = 0.25
 class Stream:
     """Iterate over it for deltas, then get `answer`. Use it as a context manager, or read it to its end."""
 
-    moved: tuple[str, ...] = ()
-    """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
-    on_moved: Callable[[tuple[str, ...]], None] | None = None
-    """Called with that, if it is something, before the request is sent."""
-    compare: str | None = None
-    """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
-    ask for one."""
-    _began = 0.0
-    _first = 0.0
-    _ended = 0.0
-    _tries = 1
-    _slot: Slot | None = None
-    _response: Response | None = None
-    _ahead = memoryview(b"")
-    _size = 0
-    _decoder: Decoder | None = None
-    _reader: Reader | OwnReader | None = None
-    _names: Mapping[str, str] = MappingProxyType({})
-    _sent: Sent | None = None
-    _answer: Answer | None = None
-    _failure: EvenerError | None = None
-    over = False
-    """True once it has ended or was closed."""
+    __slots__ = (
+        "_ahead", "_answer", "_ask", "_assembler", "_began", "_decoder", "_ended", "_endpoint", "_failure", "_first", "_names",
+        "_noted", "_prior", "_raw", "_reader", "_response", "_sent", "_signed", "_size", "_slot", "_tries", "compare", "moved",
+        "on_moved", "over",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -326,11 +310,32 @@ class Stream:
         keep_raw: bool = False,
         noted: tuple[Loss, ...] = (),
     ) -> None:
+        self.over = False
+        """True once it has ended or was closed."""
+        self.moved: tuple[str, ...] = ()
+        """What is not as it was in the request before, once this one was made: a prompt cache ends there."""
+        self.on_moved: Callable[[tuple[str, ...]], None] | None = None
+        """Called with that, if it is something, before the request is sent."""
+        self.compare: str | None = None
+        """The id of the answer that the provider's cache diagnosis compares this request with; empty: none yet. None: do not
+        ask for one."""
         self._endpoint = endpoint
         self._noted = noted
         self._ask = ask
         self._prior = prior
         self._raw: list[bytes] | None = [] if keep_raw else None
+        self._began = self._first = self._ended = 0.0
+        self._tries = 1
+        self._slot: Slot | None = None
+        self._response: Response | None = None
+        self._ahead = NOTHING_AHEAD
+        self._size = 0
+        self._decoder: Decoder | None = None
+        self._reader: Reader | OwnReader | None = None
+        self._names = NO_NAMES
+        self._sent: Sent | None = None
+        self._answer: Answer | None = None
+        self._failure: EvenerError | None = None
         self._signed = Signed(endpoint.transport, endpoint.auth)
         self._assembler = Assembler()
 
