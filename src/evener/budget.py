@@ -122,13 +122,15 @@ class Budget:
         tree: TreeBudget | None = None,
         owner: tuple[str, str] = ("", ""),
     ) -> None:
-        self._tree = tree
+        self.tree = tree
         self._owner = owner
         self._limits = limits
         self._by_estimate = by_estimate
         self._dearest = Decimal(0)
         self._outer = outer
         self._around: tuple[Budget, ...] = (self,) if outer is None else (self, *outer._around)
+        self.root: Budget = self._around[-1]
+        """The budget of the outermost run. Its `tree` is the one in the store that the run's tree has on several machines."""
         self._lock = Lock()
         used = used or Spent()
         self._requests = used.requests
@@ -142,21 +144,16 @@ class Budget:
         self.counts_money: bool = limits.cost is not None or (around is not None and around.counts_money)
         """Whether the cost is limited, here or around: only then it matters what a call may cost at most."""
 
-    @property
-    def tree(self) -> TreeBudget | None:
-        """The budget in the store that the run's tree has on several machines; None if the run belongs to no such tree."""
-        return self._around[-1]._tree
-
     async def share(self, tables: "PostgresCluster") -> TreeBudget:
         """Move the budget of the whole tree into the store, because another process is about to perform a run of the tree.
 
         Open reservations count as spent.
         """
-        root = self._around[-1]
+        root = self.root
         log, run = root._owner
         with root._lock:
-            known = root._tree
-            tree = root._tree = known or TreeBudget(
+            known = root.tree
+            tree = root.tree = known or TreeBudget(
                 tables, run or new_id(), log, counts_money=root._limits.cost is not None, began=False
             )
             spent = Spent(root._requests, root._tool_calls, root._sum_usage(), root._cost + root._held)

@@ -103,7 +103,6 @@ class InnerUsage:
         if self._outer is not None:
             self._outer.act()
 
-    @property
     def is_used(self) -> bool:
         """True if the call had any inner runs."""
         return self._done is not NOTHING or bool(self._running)

@@ -577,6 +577,7 @@ class Resumed(Fact, frozen=True, tag="resumed"):
     results: tuple[CallFinished, ...] = ()
 
 
+@final
 class CallPaused(Fact, frozen=True, tag="call_paused"):
     """A run inside this call waits for decisions. The call continues when the run is resumed."""
 

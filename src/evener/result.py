@@ -242,6 +242,18 @@ def _inner(one: ev.InnerQuestion) -> Approval:
     )
 
 
+class _ToldCall:
+    """A call while the events about it are read."""
+
+    __slots__ = ("call", "key", "result", "starts")
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.result: ev.CallFinished | None = None
+        self.key = ""
+        self.starts = 0
+
+
 class _Story:
     """The facts that the events of a run contain, read in one pass. Records are in the model's order, whatever order the calls
     ended in.
@@ -257,16 +269,15 @@ class _Story:
             elif type(event) is ev.Replied:
                 self._find_reply(event)
             elif type(event) is ev.CallStarted:
-                if event.call in self._places:
-                    place = self._places[event.call]
-                    self._keys[place] = event.key
-                    self._starts[place] += not event.verifying
+                if (told := self._last_calls.get(event.call)) is not None:
+                    told.key = event.key
+                    told.starts += not event.verifying
             elif type(event) is ev.CallFinished:
-                if event.call in self._places:
-                    self._results[self._places[event.call]] = event
+                if (told := self._last_calls.get(event.call)) is not None:
+                    told.result = event
             else:
                 self._find_rare(event)
-        self.records = [*map(CallRecord, self._calls, self._results, self._keys, self._starts)]
+        self.records = [CallRecord(one.call, one.result, one.key, one.starts) for one in self._calls]
 
     def _begin(self) -> None:
         """Forget what came before a prompt: it was of another run."""
@@ -274,11 +285,8 @@ class _Story:
         self.losses: dict[Loss, None] = {}
         self.requests: list[RequestRecord] = []
         self.corrected = 0
-        self._calls: list[ToolCall] = []
-        self._results: list[ev.CallFinished | None] = []
-        self._keys: list[str] = []
-        self._starts: list[int] = []
-        self._places: dict[str, int] = {}  # where the calls of the last answer are in these lists
+        self._calls: list[_ToldCall] = []
+        self._last_calls: dict[str, _ToldCall] = {}  # those of the last answer, by their ids
         self._asked = ""
 
     def _find_rare(self, event: ev.Event) -> None:
@@ -287,8 +295,8 @@ class _Story:
                 self._begin()
             case ev.Resumed(results=results):
                 for result in results:
-                    if result.call in self._places:
-                        self._results[self._places[result.call]] = result
+                    if (told := self._last_calls.get(result.call)) is not None:
+                        told.result = result
             case ev.ModelFailed():
                 self.requests.append(RequestRecord(self._asked, error=f"{event.error}: {event.message}"))
 
@@ -303,14 +311,11 @@ class _Story:
         )
         for loss in event.losses:
             self.losses[loss] = None
-        self._places = {}
+        self._last_calls = {}
         for call in event.message.calls:
             if call.name != FINAL_RESULT:
-                self._places[call.id] = len(self._calls)
-                self._calls.append(call)
-                self._results.append(None)
-                self._keys.append("")
-                self._starts.append(0)
+                told = self._last_calls[call.id] = _ToldCall(call)
+                self._calls.append(told)
 
     def used(self, state: RunState) -> RunUsage:
         """Return what the run used. Retries are counted in the given events only."""

@@ -409,8 +409,8 @@ class Driver:
     async def drive(self) -> RunState:
         """Go on until there is nothing to do: the run has finished, it waits for a decision, or its slice is over."""
         try:
-            if self._budget.tree is not None:
-                await self._settle_left(self._budget.tree)
+            if self._budget.root.tree is not None:
+                await self._settle_left(self._budget.root.tree)
             if not self._staged:
                 await self.drain_inbox()
             while (steps := plan(self.state, self._agent.setup, self._clock.now(), full=self._full)) or self._staged:
@@ -465,7 +465,7 @@ class Driver:
         self._fold(events, staged)
         return True
 
-    def _record_step(self, *events: ev.Event) -> Coroutine[object, object, bool]:
+    def _record_step(self, events: tuple[ev.Event, ...]) -> Coroutine[object, object, bool]:
         """Append what a step begins with. False: a note came meanwhile, only what was staged is on disk, and a new plan is due.
 
         Without anything staged the inbox was read just before.
@@ -530,13 +530,13 @@ class Driver:
     async def _extend(self) -> None:
         """Go on with a fresh allowance."""
         self._budget.renew()
-        if self._budget.tree is not None:
-            await self._budget.tree.renew(self.state.run)
+        if self._budget.root.tree is not None:
+            await self._budget.root.tree.renew(self.state.run)
         self._full = None
         await self.record(ev.Continued(at=time(), run=self.state.run))
 
     async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
-        ended = await self._record_step(ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit))
+        ended = await self._record_step((ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit),))
         if ended and cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
@@ -558,7 +558,7 @@ class Driver:
             at=time(), id=new_id(), interrupt=step.interrupt, questions=step.questions,
             expires=time() + seconds if seconds else 0.0,
         )  # fmt: skip
-        if await self._record_step(asked):
+        if await self._record_step((asked,)):
             self.tell(st.ApprovalRequested, approval=asked.id, interrupt=step.interrupt, questions=step.questions)
 
     async def _look(self) -> None:
@@ -581,7 +581,7 @@ class Driver:
             wait = step.wait if self._slice is None else self._wait_left(step.wait)
             if wait and await self._listener.during(self._clock.pause(wait), until=self._is_cancelled) is None:
                 return
-        limited = self._budget.counts_money or self._budget.tree is not None
+        limited = self._budget.counts_money or self._budget.root.tree is not None
         room = await self._room(step, model) if limited else self._room_for_one()
         if type(room) is NoRoom:
             await self._handle_refusal(room)
@@ -595,15 +595,15 @@ class Driver:
             used = answer.reply.usage if answer else Usage()
             cost = self.state.spent.cost - before + lost
             self._budget.settle(room.held, usage=used, cost=cost)
-            if self._budget.tree is not None and room.key:
+            if self._budget.root.tree is not None and room.key:
                 made = self.state.spent.requests > requests
-                await finish_anyway(self._budget.tree.settle(room.key, usage=used, cost=cost, made=made))
+                await finish_anyway(self._budget.root.tree.settle(room.key, usage=used, cost=cost, made=made))
 
     async def _room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         found = await self._own_room(step, model)
-        if self._budget.tree is None or type(found) is NoRoom:
+        if self._budget.root.tree is None or type(found) is NoRoom:
             return found
-        return await self._room_in_tree(found, self._budget.tree)
+        return await self._room_in_tree(found, self._budget.root.tree)
 
     async def _room_in_tree(self, room: Room, tree: "TreeBudget") -> Room | NoRoom:
         """Reserve room in the budget of the tree, too. If there is none, release what was reserved here."""
@@ -696,14 +696,14 @@ class Driver:
         rests = rest.rests if rest else None
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
         if self._agent.context is None:
-            return called.id if await self._record_step(called) else ""
+            return called.id if await self._record_step((called,)) else ""
         more = await self._agent.context.make_room(self, called, model)
         if self._is_cancelled():  # while a summary was made
             return ""
         if more is None:
             self.error = ContextTooLong(self.state.failure.message) if self.state.failure else self.error
             return ""
-        return called.id if await self._record_step(called, *more) else ""
+        return called.id if await self._record_step((called, *more)) else ""
 
     async def _write_answer(self, answer: Answered, model: Askable, rest: Rest | None, most: Decimal) -> None:
         self.answers = {model.name: answer}
@@ -714,7 +714,7 @@ class Driver:
             told = self._reckon_cost(told, most, model)
         if isinstance(answer, Answer) and answer.raw is not None and self._agent.keep_raw is not None:
             told = await self._keep_raw(told, answer.raw, self._agent.keep_raw)
-        await self.record_soon(told, *more)
+        await (self.record_soon(told, *more) if more else self.record_soon(told))
         asked = 0
         for one in self.state.calls:
             asked += one.call.name != FINAL_RESULT
@@ -759,20 +759,19 @@ class Driver:
 
     async def _claim_calls(self, asked: int) -> None:
         refusal = self._budget.claim_calls(asked)
-        if refusal is None and self._budget.tree is not None:
-            refusal = await self._budget.tree.claim_calls(self._calls_key, asked)
+        if refusal is None and self._budget.root.tree is not None:
+            refusal = await self._budget.root.tree.claim_calls(self._calls_key, asked)
         self._over = refusal if refusal and refusal.final else None
         if refusal and not refusal.final and self.state.used.tool_calls <= (self._agent.setup.limits.tool_calls or 0):
             self._full = refusal  # else the plan finds it out by itself
 
     def _in_time(self, work: Coroutine[object, object, T]) -> Coroutine[object, object, T]:
         """Return the work, bounded by the time that is left of the run. Without a limit no clock runs."""
-        left = self._seconds_left
+        left = self._count_seconds()
         return work if left is None else run_within(work, self._clock.timeout(left))
 
-    @property
-    def _seconds_left(self) -> float | None:
-        """How long the run may still work, as of the last event; None without a limit."""
+    def _count_seconds(self) -> float | None:
+        """Return how long the run may still work, as of the last event; None without a limit."""
         limit = self._agent.setup.limits.seconds
         return None if limit is None else max(limit - self.state.used.seconds, 0.0)
 
@@ -795,7 +794,7 @@ class Driver:
         self._request = ""
         if self._traced is not None:
             current_trace.set(InnerSpan(self._teller.place.run, id, self._traced))
-        transcript = self.state.view
+        transcript = self.state.transcript if self.state.context is None else self.state.view
         if transcript.has_far_media:
             transcript = await self._media.inline(transcript, dict(self.state.media), remote=model.fetches)
         stream = self._begin_stream(model, self._next_ask(model, transcript, room, rest))
@@ -867,8 +866,8 @@ class Driver:
         if isinstance(held, NoRoom):
             return held
         room = Room(held)
-        if self._budget.tree is not None:
-            found = await self._room_in_tree(room, self._budget.tree)
+        if self._budget.root.tree is not None:
+            found = await self._room_in_tree(room, self._budget.root.tree)
             if isinstance(found, NoRoom):
                 return found
             room = found
@@ -883,8 +882,8 @@ class Driver:
         finally:
             used, cost = (answer.reply.usage, answer.cost.amount) if answer else (Usage(), NO_COST)
             self._budget.settle(held, usage=used, cost=cost)
-            if self._budget.tree is not None and room.key:
-                await finish_anyway(self._budget.tree.settle(room.key, usage=used, cost=cost))
+            if self._budget.root.tree is not None and room.key:
+                await finish_anyway(self._budget.root.tree.settle(room.key, usage=used, cost=cost))
 
     def overflow(self) -> ContextTooLong | None:
         """Return the provider's word that the last request was too long, if that is why it failed."""
@@ -910,7 +909,7 @@ class Driver:
             await self._finish("limit", self._over.why, self._over.hit)
             return
         done, runs, urls = _sort_steps(steps)
-        if stopped := self._hooking.stopped(runs):
+        if self._agent.hooks is not None and (stopped := self._hooking.stopped(runs)):
             done += [(step.runs, self._cancel_result(step, stopped[step.call.id])) for step in runs if step.call.id in stopped]
             runs = [step for step in runs if step.call.id not in stopped]
         events: tuple[ev.Event, ...] = (*(result for _, result in done), *map(self._start_event, runs))
@@ -918,7 +917,7 @@ class Driver:
             await self.record_soon(*events)
             async with WritingOnWait(self.record):
                 await self._work(runs, urls)
-        elif await self._record_step(*events):
+        elif await self._record_step(events):
             for call, result in done:
                 self.tell(st.ToolFinished, call=call, result=result)
             await self._work(runs, urls)
@@ -930,7 +929,8 @@ class Driver:
         self._under_way = len(work)
         if work:
             await self._listener.during(run_together(work), until=self._is_cancelled)
-        self._hooking.check()
+        if self._agent.hooks is not None:
+            self._hooking.check()
         if self.state.cancelled is not None:
             await self.record(*(self._give_up_call(one.call) for one in self.state.calls if one.status == "started"))
 
@@ -958,22 +958,20 @@ class Driver:
         finally:
             current_trace.reset(traced)
             current_site.reset(token)
-        if self._hooking.is_broken(step.call.id):
+        if self._agent.hooks is not None and self._hooking.is_broken(step.call.id):
             return
-        if isinstance(done, ev.CallPaused):
+        if type(done) is ev.CallPaused:
             await finish_anyway(self.record(replace(done, nested=tally.total)))
         else:
             if step.arguments:
                 told = TextBlock(f"[The user changed the arguments. What ran: {step.arguments}]")
                 done = replace(done, content=(told, *done.content))
-            done = add_nested(done, tally.total) if tally.is_used else done
-            done = self._hooking.finished(step, done)
+            done = add_nested(done, tally.total) if tally.is_used() else done
+            if self._agent.hooks is not None:
+                done = self._hooking.finished(step, done)
             self._under_way -= 1
-            facts = self._agent.setup.tools.get(step.call.name)
-            if done.seconds >= BRIEF:
-                self._brief.discard(step.call.name)
-            elif facts is not None and facts.effect == "read":
-                self._brief.add(step.call.name)
+            if self._staging is not None:
+                self._note_duration(step.call.name, done.seconds)
             rest = begin(self.record(done) if self._under_way else self.record_soon(done))
             if rest is not None:
                 await finish_rest(rest)
@@ -981,11 +979,18 @@ class Driver:
                 self.tell(st.ToolFinished, call=step.runs, result=self._kept_result(done))
         self._tallies.pop(step.call.id, None)
 
+    def _note_duration(self, tool: str, seconds: float) -> None:
+        """Remember whether a tool that only reads was brief."""
+        facts = self._agent.setup.tools.get(tool)
+        if seconds >= BRIEF:
+            self._brief.discard(tool)
+        elif facts is not None and facts.effect == "read":
+            self._brief.add(tool)
+
     def _kept_result(self, done: ev.CallFinished) -> ev.CallFinished:
         found = (one for one in reversed(self.events) if type(one) is ev.CallFinished and one.call == done.call)
         return next(found, done)
 
-    @property
     def _cancellation(self) -> Cancellation:
         if self._cancels is None:
             self._cancels = cancellation_of(self.run)
@@ -993,7 +998,7 @@ class Driver:
 
     def _give_up_call(self, call: ToolCall) -> ev.CallFinished:
         done, tally = self._agent.caller.give_up(call), self._tallies.pop(call.id, None)
-        return add_nested(done, tally.total) if tally and tally.is_used else done
+        return add_nested(done, tally.total) if tally and tally.is_used() else done
 
     def _find_twins(self, runs: list[RunTool]) -> dict[str, "asyncio.Future[ev.CallFinished | None]"]:
         """Return what calls that are the same share: the first one runs. Only what may be repeated is run once for several."""
@@ -1026,10 +1031,10 @@ class Driver:
                 shared.set_result(made if isinstance(made, ev.CallFinished) else None)
 
     async def _call_once(self, step: RunTool, key: str) -> ev.CallFinished | ev.CallPaused:
-        left = self._seconds_left
+        left = self._count_seconds()
         deadline = None if left is None else monotonic() + left
-        caller, call = self._agent.caller, step.runs
-        site = CallSite(self.state.run, key, self._progress, deadline, self._leave, self._cancellation)
+        caller, call = self._agent.caller, step.runs if step.arguments else step.call
+        site = CallSite(self.state.run, key, self._progress, deadline, self._leave, self._cancellation())
         if monotonic() - self._recorded > STALE:
             await self._log.renew()
         done = await caller.verify(call, site) if step.verifying else await caller.run(call, site)
@@ -1041,7 +1046,7 @@ class Driver:
         return done
 
     def _start_event(self, step: RunTool) -> ev.CallStarted:
-        call = step.runs
+        call = step.runs if step.arguments else step.call
         return ev.CallStarted(
             at=time(), call=call.id, tool=call.name, key=self._key(call), digest=self._agent.caller.digest(call),
             verifying=step.verifying, rule=step.rule,

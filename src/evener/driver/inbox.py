@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from evener.errors import EvenerError
 from evener.model.stream import begin
 
@@ -33,7 +35,8 @@ class Listener:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._poll)
             self._worker = asyncio.current_task()
-        watch = self._watch = _Watch(until, self._worker)
+        worker = self._worker
+        watch = self._watch = _Watch(until, worker, worker.cancelling() if worker is not None else 0)
         try:
             return await work
         except (asyncio.CancelledError, EvenerError):
@@ -91,32 +94,32 @@ class Listener:
             raise
 
 
-class _Watch:
-    """A step that runs in a task, and what would end it. When that is complete, the step is cancelled."""
+class _Watch(msgspec.Struct, eq=False):
+    """A step that runs in a task, and what would end it. When that is complete, the step is cancelled.
 
-    __slots__ = ("_cancels", "_error", "_task", "over", "until")
+    `cancels` is how often the task had been asked to stop when the step began.
+    """
 
-    def __init__(self, until: Callable[[], bool], task: asyncio.Task[object] | None) -> None:
-        self.until = until
-        self.over = False
-        self._error: EvenerError | None = None
-        self._task = task
-        self._cancels = task.cancelling() if task is not None else 0
+    until: Callable[[], bool]
+    task: asyncio.Task[object] | None
+    cancels: int
+    over: bool = False
+    error: EvenerError | None = None
 
     def give_up(self, error: EvenerError | None) -> None:
         """End the work."""
-        if self._task is not None and not self.over:
-            self.over, self._error = True, error
-            self._task.cancel()
+        if self.task is not None and not self.over:
+            self.over, self.error = True, error
+            self.task.cancel()
 
     def leave(self) -> None:
         """Take our cancelling back. Raises why the work was given up, if it is an error; the caller's cancelling stays."""
-        if self._task is None:
+        if self.task is None:
             return
-        if self._task.uncancel() > self._cancels:
+        if self.task.uncancel() > self.cancels:
             raise asyncio.CancelledError
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
 
 class WritingOnWait:

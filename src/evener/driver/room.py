@@ -292,10 +292,11 @@ class ContextKeeper:
         if state.context is not None and state.context.sealed is not None:
             await self._reopen(host, model, state.context.sealed)
             state = host.state
-        refused = host.overflow() if state.failure is not None and state.model == model.name else None
-        view = state.view
-        around = self._surround(state, model, model.name, view)
-        if refused is None and _is_small(host.answers.get(model.name), state, around):
+        name = model.name
+        refused = host.overflow() if state.failure is not None and state.model == name else None
+        view = state.transcript if state.context is None else state.view
+        around = self._surround(state, model, name, view)
+        if refused is None and _is_small(host.answers.get(name), state, around):
             return ()
         if view.page is not None:
             if refused is None and not around.gate.most:
@@ -304,7 +305,7 @@ class ContextKeeper:
         measured = self._measure_view(state, model, view, around)
         total = measured.account.total + _waiting(state, measured.account.rates)
         if refused is not None:
-            self._learn(model.name, total, refused)
+            self._learn(name, total, refused)
             measured = self._measure(state, model)
         gate = measured.gate
         if not gate.most or total <= gate.target or (total <= gate.gate and not self._is_cold(state, called)):
@@ -594,7 +595,7 @@ def _is_small(answer: Answered | None, state: RunState, around: _Surround, more:
     if type(answer) is not Answer or state.reply is None or state.context is not None or not around.facts.is_trusted:
         return False
     encoded = answer.sent.encoded
-    if encoded.resumed or state.view.has_images or state.reply.message.id != answer.message.id:
+    if encoded.resumed or state.transcript.has_images or state.reply.message.id != answer.message.id:
         return False
     sent = max(len(encoded.body) + answer.size, answer.reply.usage.total)  # a provider may add to what it is sent
     return sent + around.size + _waiting(state, around.rates) + more <= around.gate.target

@@ -183,7 +183,8 @@ def prepare_request(ask: Ask, endpoint: Endpoint, prior: Sent | None = None) -> 
         prepared = Prepared(ask, (), "native", "")  # nothing that a model might lack is asked for
     else:
         prepared = prepare(ask, quirks, encoding=endpoint.encoding, prior=prior.prepared if prior is not None else None)
-    return Sent(prepared, endpoint.codec.encode(prepared.ask, quirks, prior.encoded if prior is not None else None), fitted)
+    encode = endpoint.codec.encode
+    return Sent(prepared, encode(prepared.ask, quirks, prior.encoded if prior is not None else None), fitted)
 
 
 class Timing(msgspec.Struct, frozen=True, gc=False):

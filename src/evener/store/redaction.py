@@ -65,7 +65,8 @@ class Funnel:
         """Return events without secrets, and each as JSON. The same objects when there is none."""
         if len(events) == 1:  # nearly always
             alone = encode_event(events[0])
-            if not self._patterns and not self._present().may_hold(alone):
+            present = self._present
+            if not self._patterns and not present().may_hold(alone):
                 return events, [alone]
             cleaned = self.clean(alone)
             return events if cleaned is alone else (decode_event(cleaned),), [cleaned]

@@ -122,6 +122,8 @@ def report_failure(text: str, *, retry: bool = False, outcome: Outcome = "failed
 def envelope_of(value: object) -> Envelope:
     """Return an envelope with whatever a function returned. What cannot be shown to a model makes a failed one that says so."""
     try:
+        if type(value) is str:  # nearly always
+            return Envelope(True, (TextBlock(_sound(value)),) if value else ())
         match value:
             case Envelope():
                 return value
