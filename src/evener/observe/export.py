@@ -91,7 +91,7 @@ def list_texts(spans: Iterable[TraceSpan]) -> list[str]:
     found: set[Attribute] = set()
     for span in spans:
         found.update(span.attributes.values(), (span.name, span.error))
-    return list(texts_in(found))
+    return texts_in(found)
 
 
 def may_hold_secrets(texts: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ What many spans have in common is JSON that is encoded once, and a line has it a
 with further fields. So a line can only be encoded, and `span_of` reads what was written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from operator import attrgetter
 
@@ -40,7 +40,7 @@ class TraceSpan(msgspec.Struct, omit_defaults=True, kw_only=True):
     content: dict[str, str] = {}
 
 
-class AnswerAttributes(msgspec.Struct):
+class AnswerAttributes(msgspec.Struct, gc=False):
     """The attributes of a request that was answered. `asked` begins with them all that were known when it was sent."""
 
     asked: Raw = field(name="gen_ai.operation.name")
@@ -61,10 +61,9 @@ class AnswerAttributes(msgspec.Struct):
     tries: int | UnsetType = field(name="evener.tries", default=UNSET)
     losses: tuple[str, ...] | UnsetType = field(name="evener.losses", default=UNSET)
     compacted: bool | UnsetType = field(name="gen_ai.conversation.compacted", default=UNSET)
-    error: UnsetType = UNSET  # an answer is none
 
 
-class CallAttributes(msgspec.Struct):
+class CallAttributes(msgspec.Struct, gc=False):
     """The attributes of a call that has its result. `tool` and `about` are what all calls of the tool have in common."""
 
     tool: Raw = field(name="gen_ai.operation.name")
@@ -75,7 +74,7 @@ class CallAttributes(msgspec.Struct):
     cost: float | UnsetType = field(name="evener.nested.cost.usd", default=UNSET)
 
 
-class SpanLine(msgspec.Struct):
+class SpanLine(msgspec.Struct, gc=False):
     """A span that has ended, in the form in which it is written. `named` is kind, name and trace."""
 
     named: Raw = field(name="kind")
@@ -107,13 +106,14 @@ def _names_of(kind: type[AnswerAttributes | CallAttributes]) -> tuple[str, ...]:
     return tuple([one.encode_name for one in fields(kind)])
 
 
-def texts_in(values: Iterable[Attribute]) -> Iterator[str]:
-    """Yield all texts in values of attributes."""
-    for value in values:
-        if type(value) is str:
-            yield value
-        elif type(value) is tuple:
-            yield from value
+def texts_in(values: Iterable[Attribute]) -> list[str]:
+    """Return all texts in values of attributes."""
+    values = list(values)
+    texts = [one for one in values if type(one) is str]
+    for one in values:
+        if type(one) is tuple:
+            texts += one
+    return texts
 
 
 def encode_spans(spans: Iterable[TraceSpan | SpanLine]) -> bytes:

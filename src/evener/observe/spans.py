@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from evener import events as ev
 from evener.observe import conventions as names
-from evener.observe.conventions import Attribute, SpanKind
+from evener.observe.conventions import Attribute, SpanKind, finish_reasons
 from evener.observe.lines import (
     OPEN,
     SEQ,
@@ -38,6 +38,7 @@ ABOUT = 1_000
 """Characters of a tool's description."""
 
 
+PREVIOUS = "gen_ai.request.previous_response.id"
 CALL = "gen_ai.tool.call.id"
 ANSWERING = ("gen_ai.response.model", "server.address", "server.port")
 NOTHING_KNOWN = (UNSET, UNSET, UNSET)
@@ -102,9 +103,10 @@ class _Common(msgspec.Struct, frozen=True):
     after: Raw
 
 
-_Open = tuple[int, ev.ModelCalled | ev.CallStarted, str, _Common, dict[str, str]]
-"""A request or a call that has no end yet: the event that began it and its number, what tells it from others of the run, what
-it has in common with them, and its content."""
+_Open = tuple[int, float, str, _Common, str | UnsetType, dict[str, str] | None]
+"""A request or a call that has no end yet: number and time of the event that began it, what tells it from others of the run,
+what it has in common with them, the attribute that it has before its end (the answer on which a request rests, the id of a
+call), and its content."""
 
 
 class _SpanFold:
@@ -164,15 +166,15 @@ class _SpanFold:
     def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
         """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
         known: set[tuple[str, float]] = set()
-        takes, numbered = self._takes(), enumerate(events, first)
-        for seq, event in islice(numbered, max(again - first + 1, 0)):
+        numbered = zip(map(TAKES.__getitem__, map(type, events)), range(first, first + len(events)), events, strict=True)
+        for take, seq, event in islice(numbered, max(again - first + 1, 0)):
             if (seq == again or isinstance(event, GOES_ON)) and not self.is_busy:
                 known = {(span.span, span.end) for span in self.spans if span.end} | {
                     (line.span, line.end) for line in self.lines
                 }
-            takes[type(event)](seq, event)
-        for seq, event in numbered:
-            takes[type(event)](seq, event)
+            take(self, seq, event)
+        for take, seq, event in numbered:
+            take(self, seq, event)
         for begun in (self._request, *self._calls.values()):
             if begun is not None:
                 self._break(begun)
@@ -183,34 +185,6 @@ class _SpanFold:
             if 0 < span.end < span.start:  # the clock was set back
                 span.end = span.start
         self.spans.sort(key=SEQ)
-
-    def _takes(self) -> Mapping[type[ev.Event], Callable[[int, Any], None]]:
-        """Return what takes which events."""
-        return {
-            ev.ModelCalled: self._called,
-            ev.Replied: self._replied,
-            ev.ModelFailed: self._failed,
-            ev.CallStarted: self._started,
-            ev.CallFinished: self._finished,
-            ev.CallPaused: self._pause,
-            ev.ApprovalAsked: self._questioned,
-            ev.ApprovalDecided: self._questioned,
-            ev.Prompted: self._prompted,
-            ev.Continued: self._went,
-            ev.Resumed: self._went,
-            ev.Steered: self._went,
-            ev.Finished: self._ended,
-            ev.Compacted: self._shortened,
-            ev.CompactionFailed: self._shortened,
-            ev.Evicted: self._shortened,
-            ev.Opened: self._opened,
-            ev.Configured: self._opened,
-            ev.Imported: self._pass,
-            ev.Cancelled: self._pass,
-            ev.MediaFetched: self._pass,
-            ev.ContextRestored: self._pass,
-            ev.Pinned: self._pass,
-        }
 
     def _pass(self, _: int, event: ev.Event) -> None:
         """Take what no span tells of."""
@@ -297,8 +271,10 @@ class _SpanFold:
         if self._request is not None:  # its end was never seen
             self._break(self._request)
         common = self._models.get(event.model) or self._describe_model(event.model)
-        content = self._say(event) if self._content else {}
-        self._request = seq, event, event.id or f"model {seq}", common, content
+        rests = event.rests
+        previous = UNSET if rests is None or rests.mode != "chain" else rests.id
+        content = self._say(event) if self._content else None
+        self._request = seq, event.at, event.id or f"model {seq}", common, previous, content
 
     def _describe_model(self, model: str) -> _Common:
         """Return what the requests of this run to a model have in common. The first model that is asked is that of the run."""
@@ -315,7 +291,7 @@ class _SpanFold:
     def _share(self, kind: SpanKind, what: str, said: dict[str, Attribute]) -> _Common:
         name, each = names.name_span(kind, what), list(said.items())
         middle = list(said).index(CALL) if CALL in said else len(each)
-        self.texts += texts_in((name, *said.values()))
+        self.texts += texts_in([name, *said.values()])
         named: dict[str, Attribute] = {"kind": kind, "name": name, "trace": self._trace}
         return _Common(kind, name, said, *map(share, (named, dict(each[:middle]), dict(each[middle + 1 :]))))
 
@@ -332,26 +308,41 @@ class _SpanFold:
         return content
 
     def _replied(self, _: int, event: ev.Replied) -> None:
-        begun, self._request = self._request, None
-        message, reply = event.message, event.reply
+        begun, message, cost = self._request, event.message, event.cost
         usage = message.usage or NO_USAGE
         self._usages.append(usage)
-        self._cost += event.cost
+        self._cost += cost
         if self._content:
             self._asked = {call.id: call.raw for call in message.calls}
         if begun is None:
             return
+        self._request = None
         if message.origin is not self._origin:  # as a rule it is the same as before, and the same object
             self._describe_origin(message.origin)
-        write = usage.cache_write or UNSET
+        seq, start, what, common, previous, content = begun
+        write, reason, (model, address, port) = usage.cache_write or UNSET, event.stop.reason, self._answering
         said = AnswerAttributes(
-            begun[3].before, _rests_on(begun[1]), usage.input_total, usage.output_total, usage.cache_read or UNSET, write,
-            write, usage.reasoning or UNSET, names.finish_reasons(event.stop.reason), event.first, float(event.cost),
-            *self._answering, reply or UNSET,
+            common.before, previous, usage.input_total, usage.output_total, usage.cache_read or UNSET, write, write,
+            usage.reasoning or UNSET, finish_reasons(reason), event.first, float(cost), model, address, port,
+            event.reply or UNSET,
         )  # fmt: skip
-        self.texts.append(reply)
-        if said.previous:
-            self.texts.append(said.previous)
+        self.texts.append(event.reply)
+        if previous:
+            self.texts.append(previous)
+        if event.tries > 1 or event.losses or reason == "compacted":
+            self._add_rare(said, event)
+        if content is not None:
+            told = content["gen_ai.output.messages"] = names.describe_output(message, reason)
+            if self._root is not None:
+                self._root.content["gen_ai.output.messages"] = told
+        at = event.at
+        if self._lines and 0 < start <= at:
+            self.lines.append(SpanLine(common.named, span_id(self._run, what), self._parent, start, at, seq, UNSET, said))
+        else:
+            self._break(begun, at).attributes |= own_attributes(said)
+
+    def _add_rare(self, said: AnswerAttributes, event: ev.Replied) -> None:
+        """Add what few answers have."""
         if event.tries > 1:
             said.tries = event.tries
         if event.losses:
@@ -359,11 +350,6 @@ class _SpanFold:
             self.texts += said.losses
         if event.stop.reason == "compacted":
             said.compacted = True
-        if self._content:
-            told = begun[4]["gen_ai.output.messages"] = names.describe_output(message, event.stop.reason)
-            if self._root is not None:
-                self._root.content["gen_ai.output.messages"] = told
-        self._end(begun, event.at, said)
 
     def _describe_origin(self, origin: Origin | None) -> None:
         """Keep who answered."""
@@ -416,12 +402,17 @@ class _SpanFold:
 
     def _started(self, seq: int, event: ev.CallStarted) -> None:
         call = event.call
-        self._paused.discard(call)
+        if self._paused:
+            self._paused.discard(call)
         if call in self._calls:
             return
         common = self._called_tools.get(event.tool) or self._describe_tool(event.tool)
-        content = {"gen_ai.tool.call.arguments": names.cut_text(self._asked[call])} if call in self._asked else {}
-        self._calls[call] = seq, event, event.key or call, common, content
+        content = self._argue(call) if self._content else None
+        self._calls[call] = seq, event.at, event.key or call, common, call, content
+
+    def _argue(self, call: str) -> dict[str, str]:
+        """Return the arguments of a call of the last answer."""
+        return {"gen_ai.tool.call.arguments": names.cut_text(self._asked[call])} if call in self._asked else {}
 
     def _pause(self, _: int, event: ev.CallPaused) -> None:
         self._paused.add(event.call)
@@ -449,7 +440,8 @@ class _SpanFold:
         begun = self._calls.pop(call, None)
         if begun is None:
             return
-        said = CallAttributes(begun[3].before, call, begun[3].after, event.outcome)
+        seq, start, what, common, _own, content = begun
+        said = CallAttributes(common.before, call, common.after, event.outcome)
         self.texts.append(call)
         if not event.ok:
             said.error = "tool_error" if event.outcome != "unknown" else "unknown_outcome"
@@ -457,10 +449,14 @@ class _SpanFold:
             said.cost = float(event.nested.cost)
             self._usages.append(event.nested.usage)
             self._cost += event.nested.cost
-        if self._content:
+        if content is not None:
             text = "\n".join(block.text for block in event.content if isinstance(block, TextBlock))
-            begun[4]["gen_ai.tool.call.result"] = names.cut_text(text)
-        self._end(begun, event.at, said)
+            content["gen_ai.tool.call.result"] = names.cut_text(text)
+        at = event.at
+        if self._lines and 0 < start <= at:
+            self.lines.append(SpanLine(common.named, span_id(self._run, what), self._parent, start, at, seq, said.error, said))
+        else:
+            self._break(begun, at, said.error or "").attributes |= own_attributes(said)
 
     # Decisions.
 
@@ -477,28 +473,14 @@ class _SpanFold:
                     found.end = event.at
                     found.attributes["evener.approval.verdict"] = event.verdict
 
-    def _end(self, begun: _Open, at: float, said: AnswerAttributes | CallAttributes) -> None:
-        """Add the span of a request or a call that has ended. With times that are none it is no line."""
-        seq, event, what, common, _ = begun
-        if self._lines and 0 < event.at <= at:
-            own = span_id(self._run, what)
-            self.lines.append(SpanLine(common.named, own, self._parent, event.at, at, seq, said.error, said))
-        else:
-            span = self._break(begun, at, said.error or "")
-            span.attributes |= own_attributes(said)
-
     def _break(self, begun: _Open, at: float | None = None, error: str = "") -> TraceSpan:
         """Add the span of a request or a call as it is without a result. It stays open if no end is given."""
-        seq, event, what, common, content = begun
+        seq, start, what, common, own, content = begun
         said = common.attributes.copy()
-        match event:
-            case ev.ModelCalled():
-                if (previous := _rests_on(event)) is not UNSET:
-                    said["gen_ai.request.previous_response.id"] = previous
-            case ev.CallStarted():
-                said[CALL] = event.call
-        span = self._begin(common.kind, seq, event.at, common.name, said, what)
-        span.error, span.content = error, content
+        if own is not UNSET:
+            said[PREVIOUS if common.kind == "model" else CALL] = own
+        span = self._begin(common.kind, seq, start, common.name, said, what)
+        span.error, span.content = error, content or {}
         if at is not None:
             span.end = at
         return span
@@ -513,10 +495,32 @@ class _SpanFold:
         return made
 
 
-def _rests_on(event: ev.ModelCalled | ev.CallStarted) -> str | UnsetType:
-    """Return the answer on which a request rests."""
-    rests = event.rests if type(event) is ev.ModelCalled else None
-    return UNSET if rests is None or rests.mode != "chain" else rests.id
+TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
+    ev.ModelCalled: _SpanFold._called,
+    ev.Replied: _SpanFold._replied,
+    ev.ModelFailed: _SpanFold._failed,
+    ev.CallStarted: _SpanFold._started,
+    ev.CallFinished: _SpanFold._finished,
+    ev.CallPaused: _SpanFold._pause,
+    ev.ApprovalAsked: _SpanFold._questioned,
+    ev.ApprovalDecided: _SpanFold._questioned,
+    ev.Prompted: _SpanFold._prompted,
+    ev.Continued: _SpanFold._went,
+    ev.Resumed: _SpanFold._went,
+    ev.Steered: _SpanFold._went,
+    ev.Finished: _SpanFold._ended,
+    ev.Compacted: _SpanFold._shortened,
+    ev.CompactionFailed: _SpanFold._shortened,
+    ev.Evicted: _SpanFold._shortened,
+    ev.Opened: _SpanFold._opened,
+    ev.Configured: _SpanFold._opened,
+    ev.Imported: _SpanFold._pass,
+    ev.Cancelled: _SpanFold._pass,
+    ev.MediaFetched: _SpanFold._pass,
+    ev.ContextRestored: _SpanFold._pass,
+    ev.Pinned: _SpanFold._pass,
+}
+"""What takes which events."""
 
 
 def _sum_usages(usages: list[Usage]) -> Usage:

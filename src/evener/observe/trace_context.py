@@ -87,7 +87,13 @@ def span_id(run: str, what: str = "") -> str:
 
     `what` is all that tells other spans of a run from each other, and is hashed.
     """
-    return _digits_of(what or run)[:16] or sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
+    id = what or run
+    try:
+        if len(id) == DIGITS and bytes.fromhex(id).hex() == id and not id.startswith(ZEROS):
+            return id[:16]
+    except ValueError:
+        pass
+    return sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
 
 
 def _digits_of(id: str) -> str:
