@@ -17,7 +17,7 @@ TRANSPORT = "import evener.transport.http"
 CASES = {
     IMPORT: "acp anthropic argparse asyncio email google http mcp openai pydantic sqlite3 ssl urllib.request".split(),
     HARNESS: "anthropic anyio asyncio email google httptools jsonschema_rs mcp openai pydantic re2 sqlite3 ssl urllib".split(),
-    TRANSPORT: "hashlib httptools json random".split(),
+    TRANSPORT: "hashlib httptools json random zlib".split(),
     HELP: "acp ag_ui anthropic anyio asyncio evener.acp evener.mcp evener.web google mcp openai pydantic sqlite3 ssl starlette "
     "uvicorn yaml".split(),
 }
@@ -48,7 +48,7 @@ def test_importing_the_harness_loads_nothing_that_only_a_run_needs() -> None:
 
 
 def test_the_transport_loads_nothing_that_a_plain_request_does_not_need() -> None:
-    """A parser of chunks waits for the first chunked answer, what retries and secrets need for these."""
+    """The parser of chunks, the decompressor, and what retries and secrets need wait for the first use."""
     assert unwanted(TRANSPORT, CASES[TRANSPORT]) == []
 
 

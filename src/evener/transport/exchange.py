@@ -71,6 +71,8 @@ class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 Reach = Literal["anywhere", "public"]
+OFFERED = "gzip, deflate"
+"""The encodings of a body that a request accepts."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from functools import cache, lru_cache, partial
 from os import environ
 from os.path import isfile
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -17,9 +17,11 @@ from evener import __version__
 from evener.errors import BadValue, EvenerError, TimedOut, UsageError, WireError
 from evener.transport.connection import Connection, Terms, head_bytes
 from evener.transport.dial import Proxy, Route, dial, proxy_for, proxy_from, route_of
-from evener.transport.exchange import Request, Response, place_of, timed_out
-from evener.transport.inflate import OFFERED, Inflater
+from evener.transport.exchange import OFFERED, Request, Response, place_of, timed_out
 from evener.transport.secrets import Secret
+
+if TYPE_CHECKING:
+    from evener.transport.inflate import Inflater
 
 BURST = 256 * 1024
 """Bytes that are decompressed without yielding to other tasks: a few compressed bytes can become very many."""
@@ -74,7 +76,11 @@ class HttpResponse:
         try:
             if self._burst > BURST:
                 await self._give_way()
-            inflater = self._inflater = self._inflater or Inflater(self._encoding)
+            inflater = self._inflater
+            if inflater is None:
+                from evener.transport.inflate import Inflater
+
+                inflater = self._inflater = Inflater(self._encoding)
             while not (piece := inflater.take()):
                 fed = await self._piece()
                 if not fed:

@@ -3,9 +3,7 @@
 import zlib
 
 from evener.errors import TruncatedStream, WireError
-
-OFFERED = "gzip, deflate"
-"""The encodings that a request accepts."""
+from evener.transport.exchange import OFFERED
 
 GZIP, DEFLATE, BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 FORMATS = {"gzip": GZIP, "x-gzip": GZIP, "deflate": DEFLATE}
