@@ -170,8 +170,8 @@ class Budget:
 
     @property
     def left(self) -> Decimal:
-        """The money that is neither spent nor reserved: the least of this budget and those around it. 0 if none limits the
-        cost.
+        """The money that is neither spent nor reserved: the minimum over this budget and those around it. 0 if none limits
+        the cost.
         """
         left = [budget._left for budget in self._around if budget._limits.cost is not None]
         return min(left, default=Decimal(0))

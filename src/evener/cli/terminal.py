@@ -200,7 +200,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def _page(lines: Sequence[str]) -> bool:
-    """Show the lines in a pager, if they need one and there is one."""
+    """Show the lines in a pager, if they need one and there is one. True if it was used."""
     size = shutil.get_terminal_size()
     rows = sum(max(1, -(-cell_width(COLOURS.sub("", line)) // size.columns)) for line in lines)
     words = shlex.split(os.environ.get("PAGER", "less"))

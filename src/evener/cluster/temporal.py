@@ -150,7 +150,9 @@ class TemporalWorker:
         return all(await asyncio.gather(*map(self._nudge, taken))) and bool(taken)
 
     async def _nudge(self, one: TakenWork) -> bool:
-        """Signal the log's workflow, and start it if it does not exist. The signal contains only ids."""
+        """Signal the log's workflow, and start it if it does not exist. The signal contains only ids. True if it was
+        delivered.
+        """
         try:
             await self._client.start_workflow(
                 RunLog.run,

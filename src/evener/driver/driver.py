@@ -390,12 +390,14 @@ class Driver:
 
     @property
     def run(self) -> str:
-        """The run that this one begins or goes on with."""
+        """The id of the run that this driver begins or continues."""
         return self._teller.place.run
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong beside the run: hooks that failed, limits that cannot hold, also in runs inside it."""
+        """Problems that did not stop the run: hooks that failed, limits that cannot be enforced; including those of inner
+        runs.
+        """
         return tuple(dict.fromkeys((*self._hooking.warnings, *self._budget.warnings)))
 
     def total(self) -> ev.Nested:
@@ -624,7 +626,7 @@ class Driver:
 
     @property
     def _calls_key(self) -> str:
-        """What names the calls of the last answer, in any process."""
+        """The name of the calls of the last answer, the same in any process."""
         return f"{self.state.run}:{self.state.spent.requests}"
 
     async def _wait_for_room(self) -> bool:

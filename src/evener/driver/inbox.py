@@ -146,7 +146,7 @@ class WritingOnWait:
 
 
 async def pause(seconds: float) -> bool:
-    """Wait for some time."""
+    """Return True after this time."""
     await asyncio.sleep(seconds)
     return True
 

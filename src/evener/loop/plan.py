@@ -92,7 +92,7 @@ class RunTool(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> ToolCall:
-        """The call as it runs: the model's own, but for arguments that a user put in place of its."""
+        """The call as it runs: the model's own, or with the arguments by which a user replaced the model's."""
         return msgspec.structs.replace(self.call, raw=self.arguments) if self.arguments else self.call
 
 

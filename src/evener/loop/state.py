@@ -310,13 +310,13 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def view(self) -> Transcript:
-        """The conversation as requests hold it."""
+        """The conversation as requests contain it."""
         context = self.context
         return self.transcript if context is None or context.transcript is None else context.transcript
 
     @property
     def phase(self) -> Phase:
-        """Where the run stands, for people."""
+        """The status of the run, for display."""
         if not self.run or self.finished is not None:
             return "awaiting_input"
         if self.open_questions or any(pending.status == "paused" for pending in self.calls):
@@ -337,7 +337,7 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def open_questions(self) -> tuple[Waiting, ...]:
-        """What must be decided before the run goes on."""
+        """The questions to decide before the run can continue."""
         return tuple(one for one in self.questions if one.decision is None)
 
     def waiting_for(self, key: str) -> Waiting | None:
@@ -349,12 +349,12 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def used(self) -> Spent:
-        """What counts toward the limits."""
+        """The usage that counts toward the limits."""
         return self.spent if self.allowed_from is NOTHING else self.spent.since(self.allowed_from)
 
     @property
     def most_spent(self) -> Spent:
-        """What was used, should the request under way be given up: then its upper bound counts, as its cost stays unknown."""
+        """The usage if the present request were abandoned: its upper bound is charged, because its cost stays unknown."""
         return replace(self.spent, cost=self.spent.cost + self.most, exact=False) if self.asking else self.spent
 
 

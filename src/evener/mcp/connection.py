@@ -232,7 +232,7 @@ class McpConnection:
             yield streams
 
     def _is_needless(self, message: SessionMessage | Exception) -> bool:
-        """True for a notification that is ignored: a log message, or a change of a list that is always read again."""
+        """True if a notification is ignored: a log message, or a change of a list that is always read again."""
         if isinstance(message, Exception) or not isinstance(message.message, JSONRPCNotification):
             return False
         stale, self.stale = self.stale, self.stale or message.message.method == LIST_CHANGED

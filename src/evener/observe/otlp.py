@@ -66,7 +66,7 @@ class OtlpSink:
 
 
 def send_all(spans: Sequence[TraceSpan], url: str, *, headers: Mapping[str, str] | None = None) -> bool:
-    """Send the spans now, and say whether the collector took them all."""
+    """Send the spans now. True if the collector accepted all of them."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import SpanExportResult

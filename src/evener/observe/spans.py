@@ -145,7 +145,7 @@ class _SpanFold:
 
     @property
     def is_busy(self) -> bool:
-        """True while a request or a call has no end. A run never stops in this state, only its process."""
+        """True if a request or a call has no end. A run never stops in this state, only its process."""
         return self._request is not None or not self._calls.keys() <= self._paused
 
     def open(self, event: ev.Opened | ev.Configured) -> None:

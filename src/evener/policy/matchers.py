@@ -221,7 +221,9 @@ def _may_fit(steps: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _match(steps: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Match step by step, for all alternatives at once. `at` has the numbers of pattern steps that may be matched so far."""
+    """True if the pattern matches, step by step, for all alternatives at once. `at` has the numbers of the steps to match
+    next.
+    """
     at = _onward({0}, wanted)
     for step in steps:
         met = {place for place in at if place < len(wanted) and wanted[place] == "**"}

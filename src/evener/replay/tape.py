@@ -77,7 +77,7 @@ class Tape:
         return self.recorded[self.at - 1].at if self.at else 0.0
 
     async def pause(self, seconds: float) -> bool:
-        """Return at once: a replay does not wait."""
+        """Return True at once: a replay does not wait."""
         del seconds
         return True
 

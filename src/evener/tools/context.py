@@ -61,7 +61,7 @@ class Cancellation:
         return self._set
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait in a thread, instead of `time.sleep`; return True when a stop was requested."""
+        """Wait in a thread, instead of `time.sleep`. True if a stop was requested."""
         with self._lock:
             if self._set:
                 return True

@@ -199,7 +199,7 @@ class _Lines:
         return len(self.lines) > self._limit
 
     def rest(self) -> str:
-        """The output that is not a hit: an error message."""
+        """Return the output that is not a hit: an error message."""
         return b"\n".join([*self._other, self._rest]).decode(errors="replace").strip()
 
     def add(self, piece: bytes) -> bool:

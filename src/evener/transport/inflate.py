@@ -80,7 +80,7 @@ class Inflater:
             return None
 
     def _next_member(self) -> bool:
-        """Begin another member, if one follows; True if so. Zeros after the last one are padding."""
+        """Begin another member. True if one follows. Zeros after the last one are padding."""
         if self._format != GZIP or not self._held.strip(b"\0"):
             self._held, self._full = b"", False
             return False

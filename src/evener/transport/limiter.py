@@ -235,7 +235,7 @@ class Slot(msgspec.Struct, eq=False):
     _shared: tuple[RateTables, str] | None = None
 
     def try_enter(self) -> bool:
-        """Begin the call if there is room and no other call waits; True if it has begun. Without a limit nothing is counted."""
+        """Begin the call if there is room and no other call waits. True if it has begun. Without a limit nothing is counted."""
         limiter = self._limiter
         if limiter._unlimited and not limiter._paused_until:
             return True
@@ -344,7 +344,7 @@ class _Waiter:
             self._woken.clear()
 
     def wake(self) -> bool:
-        """Wake the waiter, from any thread. False when its event loop has ended."""
+        """Wake the waiter, from any thread. False if its event loop has ended."""
         try:
             self._loop.call_soon_threadsafe(self._woken.set)
         except RuntimeError:

@@ -310,7 +310,7 @@ class StreamDecoder(msgspec.Struct, gc=False):
 
 
 def read_frames(events: EventReading, frames: list[bytes], found: list[Delta], what: str) -> bool:
-    """Read the events of an answer that is here as a whole; True at the last one."""
+    """Read the events of an answer that is complete. True if the last one was read."""
     left = iter(frames)
     try:
         return events.read(left, found)

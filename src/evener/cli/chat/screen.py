@@ -112,7 +112,7 @@ class Screen:
         self._since = 0
 
     def take_back(self) -> bool:
-        """Remove what was added since the mark. Return False, and do nothing, if a part of it has scrolled away."""
+        """Remove what was added since the mark. False if a part of it has scrolled away: then nothing is removed."""
         waiting = min(self._since, len(self._new))
         printed = self._since - waiting
         taken = sum(self._rows(part, self.width) for part in list(self._said)[len(self._said) - printed :])

@@ -260,7 +260,7 @@ def _open_note(path: Path) -> int | None:
 
 
 def _lock(descriptor: int, kind: str) -> bool:
-    """Lock the note so, without waiting. Not by `flock`: the queue of writers uses that on this file."""
+    """Lock the note so, without waiting. True if it is locked. Not by `flock`: the queue of writers uses that on this file."""
     if sys.platform == "linux":
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", getattr(fcntl, kind), os.SEEK_SET, 0, 1, 0))

@@ -164,7 +164,7 @@ class _Places:
 
 
 def _empty_log(connection: "sqlite3.Connection", path: Path) -> None:
-    """Empty SQLite's write-ahead file: until then it contains content that was encrypted with the old key."""
+    """Truncate SQLite's write-ahead file: until then it contains content that was encrypted with the old key."""
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise StoreBusy(

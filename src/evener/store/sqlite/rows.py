@@ -261,7 +261,7 @@ def end_of(connection: "sqlite3.Connection", held: HeldLog) -> tuple[int, bytes,
 
 
 def post(connection: "sqlite3.Connection", log: str, note: Note, guard: Redaction) -> bool:
-    """Put a note into the log's inbox, unless its key was used before."""
+    """Add a note to the log's inbox. False if its key was used before."""
     number, erased = log_of(connection, log, "number, erased")
     if erased is not None:
         raise protocol.erased(log, erased)

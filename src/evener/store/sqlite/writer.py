@@ -84,7 +84,9 @@ class Turnstile:
             raise
 
     def try_now(self) -> bool:
-        """Take the turn if no process has it and none waits. If only the first is so, we are next."""
+        """Take the turn if it is free and no process waits for it; else become the next one, if there is none. True if it
+        was taken.
+        """
         try:
             fcntl.flock(self._lock, TRY)
         except BlockingIOError:
@@ -170,9 +172,9 @@ class Interlock:
         self.enter()
 
     def enter(self, *, wait: bool = True) -> bool:
-        """Wait for our turn. Without lock files, or after too long a wait, go on without it.
+        """Wait for our turn. Without lock files, or after too long a wait, continue without it.
 
-        Without `wait`: False if it is another process's turn.
+        False if it is another process's turn and `wait` is False.
         """
         if fcntl is None:
             return True
@@ -368,7 +370,7 @@ class WriterThread:
         return request.future
 
     def _try_here(self, request: WriterJob[T]) -> bool:
-        """Do the job in the caller's thread. False, and nothing is done, if it would wait for the thread or for a lock."""
+        """Do the job in the caller's thread. False if it would wait for the thread or for a lock: then nothing is done."""
         if not self._turn.acquire(False):
             return False
         try:

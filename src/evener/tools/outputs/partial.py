@@ -331,7 +331,7 @@ class PartialReader:
         return self._growing.close() or changed
 
     def _feed_prompted(self, text: str) -> bool:
-        """Read text behind a code fence, if there is one."""
+        """Read text behind a code fence, if there is one. True if the value has changed."""
         if self._lead is None:
             return self._growing.feed(text)
         self._lead = (self._lead + text).lstrip()

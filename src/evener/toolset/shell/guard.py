@@ -345,7 +345,7 @@ def kill_group(leader: int) -> None:
 
 
 def reap(main: int = 0) -> bool:
-    """Collect ended children; return whether there are others, and keep the status of the main one."""
+    """Collect ended children, and keep the status of the main one. True if there are others."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

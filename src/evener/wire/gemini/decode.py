@@ -416,7 +416,7 @@ class _Turn(msgspec.Struct, gc=False):
     _counts: _Usage | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Read chunks; only an error is the last."""
+        """Read chunks. True if the answer has ended in an error."""
         for frame in frames:
             try:
                 chunk = read_plain(frame)
@@ -443,7 +443,7 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def _read_rare(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """Read a chunk that holds more than text and calls."""
+        """Read a chunk that contains more than text and calls. True if it is an error."""
         chunk = _chunks.decode(frame)
         if chunk.error and chunk.error != NULL:
             found.append(read_failure(frame))

@@ -477,7 +477,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
 
     @property
     def silent(self) -> bool:
-        """True while nothing was said."""
+        """True if nothing was said yet."""
         return not (
             self._kinds
             or self.calls
@@ -881,7 +881,7 @@ class _Events(msgspec.Struct, gc=False):
         return said
 
     def _beside_choice(self, choice: _Choice, found: list[d.Delta]) -> bool:
-        """Return what else a choice may hold; True when it is an error."""
+        """Read the other fields of a choice. True if one is an error."""
         if choice.usage:
             self._count(dumps(choice.usage), found)
         if isinstance(choice.logprobs, dict) and any(is_there(raw) for raw in choice.logprobs.values()):
@@ -899,7 +899,7 @@ class _Events(msgspec.Struct, gc=False):
             self.turn.keep(read.delta or read.message or {}, names, whole=self.whole)
 
     def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
-        """Return a chunk without choices: an error, counts only, a sign of life, or something unknown."""
+        """Read a chunk without choices: an error, token counts, a keep-alive, or something unknown. True if it is an error."""
         if chunk.error:
             found.append(read_failure(frame))
             return True

@@ -108,7 +108,7 @@ Body = dict[str, object]
 
 
 def thinks(ask: Ask) -> bool | None:
-    """True if thinking is to be on; None when that is left to the model."""
+    """True if reasoning is to be on; None if that is left to the model."""
     wanted = ask.reasoning
     if wanted.mode == "off" or wanted.effort == "off":
         return False

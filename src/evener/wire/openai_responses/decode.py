@@ -481,7 +481,9 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """Return an event that has none of the known forms."""
+        """Read an event that has none of the usual forms. True if the answer has ended: with a terminal event, or in an
+        error.
+        """
         event = _any_event(frame, found)
         if event is None:
             return False
@@ -503,7 +505,7 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def _begin_answer(self, response: _Response, found: list[d.Delta]) -> bool:
-        """Return the answer begins; True, and it has failed, when another one had begun before."""
+        """Begin the answer. True if another one had begun before, which is an error."""
         if self.started and response.id != self.id:
             found.append(d.Failed(WireError(TWO_ANSWERS)))
             return True
