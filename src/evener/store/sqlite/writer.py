@@ -530,11 +530,12 @@ def perform_writes(
     """Perform the group in one transaction; when that fails, each job in its own. The files are checked before and after it."""
     if check is not None:
         check()
-    begun = connection.execute("BEGIN IMMEDIATE")
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
     try:
         for request in group:
             request.perform(connection)
-        begun.execute("COMMIT")
+        execute("COMMIT")
     except Exception as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
