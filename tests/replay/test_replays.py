@@ -4,15 +4,18 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from evener import Harness, Limits, tool
 from evener import events as ev
 from evener.events import encode_events
+from evener.loop.plan import LOST
 from evener.policy.rules import Defaults, Policy, Rule
 from evener.replay import Replayed, replay
-from evener.replay.old_logs import write_as_old
+from evener.replay.difference import compare_events
+from evener.replay.old_logs import OLD_LOST, write_as_old
 from evener.testing.scripted_model import ScriptedModel
 from tests.driver.stage import quick_folder
 from tests.replay.edits import EDITS, garbled, planted
@@ -73,6 +76,20 @@ def test_the_log_of_an_earlier_version_replays_from_its_sentences(name: str, tmp
             assert encode_events(found.events) == encode_events(old.events)
 
 
+def _as_first_written(event: ev.Event) -> ev.Event:
+    """As the versions before 19 November 2026 wrote it."""
+    if isinstance(event, ev.ApprovalAsked):
+        return replace(event, questions=tuple(replace(one, why=one.why.replace(LOST, OLD_LOST)) for one in event.questions))
+    return event
+
+
+def test_older_words_in_the_log_of_an_earlier_version_replay(tmp_path: Path) -> None:
+    made = record("lost_in_the_middle", 3, tmp_path)
+    events = tuple(_as_first_written(write_as_old(event, event)) for event in made.events)
+    assert events != tuple(write_as_old(event, event) for event in made.events)
+    assert [str(one) for one in replayed(replace(made, events=events)).differences] == []
+
+
 def test_a_log_that_a_later_version_went_on_with_replays(tmp_path: Path) -> None:
     """A run in the thread of an earlier version writes its setup anew, and facts from there on."""
     made = record("several_runs", 0, tmp_path)
@@ -116,6 +133,14 @@ def test_a_garbled_recording_comes_to_an_end(tmp_path: Path) -> None:
         part = replace(made, events=garbled(made.events, others, random))
         found = replayed(part, harness=random.choice((None, made.harness)))
         assert len(found.events) == len(part.events), number
+
+
+def test_a_field_that_is_written_with_its_default_is_no_difference() -> None:
+    """The oldest logs have results with `"metadata":"{}"`."""
+    usual = ev.CallFinished(call="a", ok=True, at=1.0)
+    written = msgspec.json.decode(b'{"kind":"call_finished","call":"a","ok":true,"at":1.0,"metadata":"{}"}', type=ev.Event)
+    assert compare_events(written, usual, number=1) == ()
+    assert len(compare_events(replace(usual, metadata='{"a":1}'), usual, number=1)) == 1
 
 
 def test_a_difference_says_where_and_what(tmp_path: Path) -> None:

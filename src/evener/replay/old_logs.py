@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener.driver.record import CANCELLED
 from evener.events import LimitHit, Limits, ToolFacts
-from evener.loop.plan import LONGEST_WAIT
+from evener.loop.plan import LONGEST_WAIT, LOST
 from evener.loop.state import RunState
 from evener.replay.moments import ENDLESS, Inbox, RecordedMoment, hit_of
 from evener.result import ONCE_BY_HOOK
@@ -41,6 +41,8 @@ REPEATED = re.compile(r"the same call (\d+) times in a row")
 STATUS = re.compile(r"\(HTTP (\d{3})\b")
 AROUND = "tree of runs"
 DENIED = "Denied"
+OLD_LOST = "it was started and then interrupted: nobody knows whether it took effect"
+"""The older wording of `LOST`."""
 
 
 # The facts of single events.
@@ -117,7 +119,9 @@ def write_as_old(event: ev.Event, recorded: ev.Event) -> ev.Event:
         case ev.Finished(), _:
             return replace(event, limit=None)
         case ev.ApprovalAsked(), _:
-            return replace(event, questions=tuple(replace(one, limit=None) for one in event.questions))
+            lost = OLD_LOST if isinstance(recorded, ev.ApprovalAsked) and _says_old_lost(recorded) else LOST
+            asked = (replace(one, limit=None, why=lost if one.why == LOST else one.why) for one in event.questions)
+            return replace(event, questions=tuple(asked))
         case ev.ModelFailed(), _:
             return replace(event, status=0, request="")
         case ev.Replied(), _:
@@ -128,6 +132,10 @@ def write_as_old(event: ev.Event, recorded: ev.Event) -> ev.Event:
             return replace(event, denied=False, why="")
         case _:
             return event
+
+
+def _says_old_lost(event: ev.ApprovalAsked) -> bool:
+    return any(one.why == OLD_LOST for one in event.questions)
 
 
 def _older(event: ev.CallFinished) -> tuple[str, ...]:

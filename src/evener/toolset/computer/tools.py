@@ -83,7 +83,7 @@ def computer_tools(
 def _finish(made: Tool, computer: Computer, *, native: bool) -> Tool:
     made = replace(hide_arguments(made, (SAFETY_CHECKS,)), asks=SAFETY_CHECKS)
     made = as_standard(made, made.name) if native else made
-    if computer.browses:  # nobody is logged in there
+    if computer.browses:  # no user is logged in there
         return label(made, "untrusted", "outward", source="browser")
     return label(made, "private", "untrusted", "outward", source="computer")
 
