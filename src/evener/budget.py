@@ -38,6 +38,9 @@ class Reservation(msgspec.Struct, frozen=True):
     cost: Decimal = Decimal(0)
 
 
+NOTHING_HELD = Reservation()
+
+
 class TreeBudget:
     """The budget of a tree of runs on several machines, in the store. `log` is the log of the run that uses it here.
 
@@ -214,7 +217,9 @@ class Budget:
         """Reserve one model request that costs at most `cost`. Return the reservation, or the limit that is reached."""
         cost = self._estimated(cost) if cost and self.counts_money else cost
         refused = self._reserve(cost, OWN)
-        return Reservation(cost) if refused is None else refused
+        if refused is not None:
+            return refused
+        return Reservation(cost) if cost else NOTHING_HELD
 
     def _estimated(self, most: Decimal) -> Decimal:
         """Return the amount to reserve for a call that costs at most `most`."""

@@ -101,6 +101,9 @@ class Room(msgspec.Struct, frozen=True):
     key: str = ""  # of the reservation in the budget of a tree on several machines
 
 
+FREE_ROOM = Room(Reservation())
+
+
 async def room_for(
     model: Askable, *, next_ask: Callable[[], Ask], budget: Budget, whole: Decimal | None, wait: Callable[[], Awaitable[bool]]
 ) -> Room | NoRoom:
@@ -639,7 +642,7 @@ class Driver:
     def _room_for_one(self) -> Room | NoRoom:
         """Return room for a request whose cost does not matter."""
         found = self._budget.reserve(cost=NO_COST)
-        return found if type(found) is NoRoom else Room(found)
+        return found if type(found) is NoRoom else FREE_ROOM
 
     async def _own_room(self, step: CallModel, model: Askable) -> Room | NoRoom:
         if not self._budget.counts_money:

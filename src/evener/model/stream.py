@@ -479,7 +479,8 @@ class Stream:
         response = self._response = await send_retrying(signed, request, retries, to.codec.fault, to.caps, self._note_retry)
         kind = _kind_of(response.headers.get("content-type", ""))
         if kind in STREAMS or await self._is_streamed(response, kind):
-            self._decoder = to.codec.decoder(to.facts.quirks)
+            decoder = to.codec.decoder
+            self._decoder = decoder(to.facts.quirks)
         return response
 
     async def _find_conversation(self) -> None:
