@@ -1,6 +1,6 @@
 """One thread with one SQLite connection. It takes jobs from any event loop and answers each when its work is done for good.
 
-Whatever waits is done in one go. The writer's lane does it in one transaction: a group shares one sync of the disk. A job that
+Whatever waits is done in one go. The writer thread does it in one transaction: a group shares one sync of the disk. A job that
 is refused (a StoreError, raised before it writes) leaves the others alone; when something else fails, the group is rolled back
 and each job is tried by itself, so that it stands for itself only. No job is lost and none is done twice. A job that was sent
 without waiting for it, and found the disk full or the file busy, is tried again with the next ones.
@@ -385,7 +385,7 @@ class WriterThread:
             self._turn.release()
 
     def send(self, job: Job[T], after: Callable[[T], None] | None = None) -> None:
-        """Have the job done, without an answer. Nothing happens when the lane has stopped."""
+        """Have the job done, without an answer. Nothing happens if the thread has stopped."""
         with suppress(StoreError):
             self._put(WriterJob(job, None, after))
 
