@@ -18,8 +18,10 @@ from evener.replay.difference import compare_events
 from evener.replay.old_logs import OLD_LOST, write_as_old
 from evener.testing.scripted_model import ScriptedModel
 from tests.driver.stage import quick_folder
+from tests.patience import PATIENCE
 from tests.replay.edits import EDITS, garbled, planted
 from tests.replay.recordings import Recording, recorded
+from tests.replay.recordings import _store as open_folder
 from tests.replay.wired import KINDS
 
 SEEDS = 2
@@ -133,6 +135,18 @@ def test_a_garbled_recording_comes_to_an_end(tmp_path: Path) -> None:
         part = replace(made, events=garbled(made.events, others, random))
         found = replayed(part, harness=random.choice((None, made.harness)))
         assert len(found.events) == len(part.events), number
+
+
+def test_a_run_without_a_time_limit_after_one_that_ran_out_of_time_replays(tmp_path: Path) -> None:
+    async def record_both() -> tuple[str, tuple[ev.Event, ...]]:
+        made = await recorded("out_of_time", 0, tmp_path)
+        async with open_folder(tmp_path / "out_of_time-0.db") as store:
+            await Harness(ScriptedModel(["More."]), store=store).thread(made.log).run("And then?")
+            return made.log, tuple(await store.read(made.log))
+
+    log, events = asyncio.run(record_both())
+    found = asyncio.run(asyncio.wait_for(replay(events, log=log), PATIENCE))
+    assert [str(one) for one in found.differences] == []
 
 
 def test_a_field_that_is_written_with_its_default_is_no_difference() -> None:
