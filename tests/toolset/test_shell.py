@@ -27,11 +27,17 @@ from evener.transcript import ToolCall
 from tests.patience import PATIENCE, at_some_pace, wait_until
 from tests.toolset.calls import Caller
 
-NEITHER = landlock_works() and bwrap_works()
-pytestmark = pytest.mark.skipif(bool(NEITHER), reason=f"no sandbox works here: {NEITHER}")
+
+def no_sandbox() -> str:
+    """Return why no sandbox works here; empty if one does. A condition is a text where finding out starts a process."""
+    return landlock_works() and bwrap_works()
+
+
+pytestmark = pytest.mark.skipif("no_sandbox()", reason="no sandbox works here")
+NEEDS_BWRAP = pytest.mark.skipif("bwrap_works()", reason="bubblewrap does not work here")
 BOTH = [
     pytest.param("landlock", marks=pytest.mark.skipif(bool(landlock_works()), reason=landlock_works() or "works")),
-    pytest.param("bwrap", marks=pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")),
+    pytest.param("bwrap", marks=NEEDS_BWRAP),
 ]
 SECRET = "sk-evener-planted-0123456789"
 
@@ -243,7 +249,7 @@ RULES = {"denied file": ("private.txt",), "denied folder": ("vault",), "denied p
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+@NEEDS_BWRAP
 def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) -> None:
     """A denied file inside an allowed root takes bubblewrap."""
     (tmp_path / "vault").mkdir()
@@ -275,7 +281,7 @@ def test_what_is_denied_to_one_door_is_denied_to_all(rule: str, tmp_path: Path) 
         (Fence(read_only=("vault/deep.txt",)), "vault/deep.txt", "mv vault other; mkdir vault; echo x > vault/deep.txt"),
     ],
 )
-@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+@NEEDS_BWRAP
 def test_a_folder_is_not_renamed_so_that_a_rule_about_its_place_does_not_fit(
     fence: Fence, path: str, command: str, tmp_path: Path
 ) -> None:
@@ -383,7 +389,7 @@ for name in ("listed", "known"):
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("runuser"), reason="needs root to become another user")
-@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+@NEEDS_BWRAP
 def test_folders_that_cannot_be_listed_are_no_way_around_the_fence() -> None:
     with TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -419,7 +425,7 @@ def test_the_plan_of_a_command_is_not_on_a_command_line(tmp_path: Path) -> None:
     assert "at most 100,000 are allowed. Write a file, and run that" in run(shell, f"echo {'x' * 100_000}").text
 
 
-@pytest.mark.skipif(bool(bwrap_works()), reason=bwrap_works() or "works")
+@NEEDS_BWRAP
 def test_many_denied_files_are_kept_from_a_command(tmp_path: Path) -> None:
     for number in range(500):  # the kernel takes a time for each mount that grows with those before it
         (tmp_path / f".env.{number}").write_text(SECRET)

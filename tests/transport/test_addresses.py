@@ -96,7 +96,7 @@ def has_ipv6() -> bool:
         return False
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="there is no loopback of IPv6")
+@pytest.mark.skipif("not has_ipv6()", reason="there is no loopback of IPv6")
 def test_an_address_of_ipv6_is_reached_and_named() -> None:
     named: list[str] = []
 
