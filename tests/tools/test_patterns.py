@@ -29,6 +29,10 @@ CASES = [
     (r"^\S+\s\S+$", "two words", True),
     (r"^[\w.]+$", "a.b", True),
     (r"^\u0041\x42$", "AB", True),
+    (r"^\ud83d\ude00$", "\U0001f600", True),
+    (r"^[\uD83D\uDE00-\uD83D\uDE02]$", "\U0001f601", True),
+    (r"^\ud83d\ude00$", "\U0001f601", False),
+    (r"^\\ud83d\\ude00$", r"\ud83d\ude00", True),
     (r"^\$\{x\}$", "${x}", True),
     ("^a{2,}$", "aaa", True),
     ("^a{2,}$", "a", False),
@@ -52,7 +56,7 @@ def test_a_pattern_fits_what_it_should(pattern: str, text: str, fits: bool) -> N
 @pytest.mark.parametrize(
     "pattern",
     ["(?=a)", "(?!a)", "(?<=a)", r"(a)\1", "[]", "(", ")", "[a", "*a", "a**", "a++", "a{3,2}", "[z-a]", "a{9999}",
-     "\\", r"\u12", "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9}"],
+     "\\", r"\u12", r"\ud83d", r"\ud83dx", r"\ude00\ud83d", "\ud83d", "((((((((((a{9}){9}){9}){9}){9}){9}){9}){9}){9}){9}"],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(pattern: str) -> None:
     with pytest.raises(Unsupported):

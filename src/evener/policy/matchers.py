@@ -90,7 +90,9 @@ def _compatible(char: str, instead: str) -> str:
 
 SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
 
-CODE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+CODE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL)
+"""An escape. Of a character's number there are the two halves, or the whole."""
+HALF = "it has one half of a character (a lone surrogate), which no text has"
 MOST_MEMORY = 8 << 20
 
 
@@ -118,11 +120,21 @@ def compile_pattern(text: str, *, ignore_case: bool = False) -> Pattern:
     options.max_mem = MOST_MEMORY
     options.case_sensitive = not ignore_case
     try:
-        # ECMA 262 and Python write a character's number as \uFFFF, RE2 as \x{FFFF}.
-        said = CODE.sub(lambda found: rf"\x{{{found[1]}}}" if found[1] else found[0], text)
-        return Pattern(text, re2.compile(said.encode(), options).search)
-    except (re2.error, UnicodeEncodeError) as error:
+        return Pattern(text, re2.compile(CODE.sub(_translate_code, text).encode(), options).search)
+    except UnicodeEncodeError:
+        raise Unsupported(HALF) from None
+    except re2.error as error:
         raise Unsupported(_words(error)) from None
+
+
+def _translate_code(escape: re.Match[str]) -> str:
+    """Write a character's number as RE2 does: ECMA 262 and Python write \\uFFFF, RE2 \\x{FFFF}."""
+    high, low, code = escape.groups()
+    if high:  # JSON and ECMA 262 write a character beyond FFFF as two
+        return rf"\x{{{0x10000 + (int(high, 16) - 0xD800) * 0x400 + int(low, 16) - 0xDC00:x}}}"
+    if code and 0xD800 <= int(code, 16) < 0xE000:
+        raise Unsupported(HALF)
+    return rf"\x{{{code}}}" if code else escape[0]
 
 
 def fold_pattern(text: str) -> str:

@@ -107,6 +107,8 @@ def _compile(schema: Schema, where: str) -> "jsonschema_rs.Validator":
     except jsonschema_rs.ValidationError as error:
         place = f" at {format_path(error.instance_path)}" if error.instance_path else ""
         raise UsageError(f"{where}{place} is not a valid JSON Schema: {error.message[:200]}. Correct the schema.") from None
+    except ValueError as error:  # half of a character, as a tool of an MCP server may have it, or a value such as bytes
+        raise UsageError(f"{where} cannot be written as JSON: {str(error)[:200]}. Correct the schema.") from None
 
 
 def _formats() -> dict[str, Callable[[str], bool]]:
@@ -176,11 +178,9 @@ def _refusal(keyword: str, said: object, node: Schema) -> str:
 
 
 def _pattern_refusal(pattern: str) -> str:
-    import jsonschema_rs
-
     try:
         compile_pattern(pattern)
-    except jsonschema_rs.ValidationError:
+    except ValueError:  # of `jsonschema-rs`, or half of a character
         return "the pattern is no regular expression, or needs more than linear time"
     return ""
 
@@ -197,7 +197,7 @@ def _modernise(node: dict[str, object]) -> dict[str, object]:
     node.pop("additionalItems", None)
     node.pop("$schema", None)
     if isinstance(ref := node.get("$ref"), str):
-        node["$ref"] = quote(ref, safe=IN_URIS)
+        node["$ref"] = quote(ref, safe=IN_URIS, errors="surrogatepass")
     return node
 
 
