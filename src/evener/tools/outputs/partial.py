@@ -98,9 +98,10 @@ class PartialJson:
 
     def _first_item(self, text: str, place: int) -> int:
         place = _skip_space(text, place)
-        if text[place : place + 1] == "]":
+        if text.startswith("]", place):
             return self._leave(place)
-        self._state = self._value
+        if place < len(text):
+            self._state = self._value
         return place
 
     def _first_member(self, text: str, place: int) -> int:
