@@ -165,7 +165,7 @@ class Hooks:
         except Exception as error:
             text = f"A hook for {hook.event!r} failed with {type(error).__name__}: {error}"
             if hook.fatal:
-                after = "The run had come to its end" if hook.event == "run_end" else "The run ends, as the hook is fatal"
+                after = "The run had ended already" if hook.event == "run_end" else "The run ends, as the hook is fatal"
                 raise HookFailed(f"{text}. {after}; fix the hook to continue the thread.") from error
             report(text)
             return None

@@ -156,7 +156,7 @@ class RunResult(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     def require_output(self) -> Output:
         """Return the structured answer, or the text if no type was requested. Raises NoOutput if the run ended without one."""
         if self.output is None:
-            why = f"The run came to no answer ({self.stop}). {self.detail}".strip()
+            why = f"The run ended without an answer ({self.stop}). {self.detail}".strip()
             raise NoOutput(f"{why} Resume the thread {self.thread}, or look at `RunResult.stop` first.")
         return self.output
 

@@ -168,7 +168,7 @@ def test_a_switch_in_the_middle_shows_what_is_lost_and_goes_on(place: Home, clau
         chat.say(f"/model {GPT}")
         chat.until(f"Switched to {GPT}.")
         screen = chat.until("reasoning")
-        assert "It does not get all of the conversation unchanged:\n  dropped reasoning" in screen
+        assert "It gets the conversation with these changes:\n  dropped reasoning" in screen
         chat.say("And another?")
         chat.until("Oolong.")
         chat.until(f"{GPT} \N{MIDDLE DOT}")

@@ -135,7 +135,7 @@ def test_it_is_said_what_happened_and_what_to_do(tmp_path: Path, accident: str) 
         await log.append(said("kept"))
         ACCIDENTS[accident](path)
         for act in (log.append(said("lost")), store.read("a"), store.put_blob(b"x")):
-            with pytest.raises(StoreError, match=r"nothing of this was stored.*(Put that file back|make this one a file)"):
+            with pytest.raises(StoreError, match=r"this call stored nothing.*(Put that file back|make this one a file)"):
                 await act
         await store.aclose()
 

@@ -79,7 +79,7 @@ def test_the_next_write_says_that_the_file_is_gone(tmp_path: Path, accident: str
         assert isinstance(store, SqliteStore)
         for _ in range(2):
             for call in (log.append(said("lost")), store.create("b", opened(), holder="me"), store.read("a")):  # type: ignore[attr-defined]
-                with pytest.raises(StoreGone, match=r"moved, deleted or replaced.*nothing of this was stored"):
+                with pytest.raises(StoreGone, match=r"moved, deleted or replaced.*this call stored nothing"):
                     await call
         await store.aclose()
 
@@ -182,7 +182,7 @@ def test_accidents_are_noticed_when_the_folder_had_not_changed_for_long(
 
     async def after(log: SqliteLog) -> None:
         for _ in range(2):
-            with pytest.raises((StoreGone, StoreLinked), match="nothing of this was stored"):
+            with pytest.raises((StoreGone, StoreLinked), match="this call stored nothing"):
                 await log.append(said("lost"))
         await store.aclose()
 

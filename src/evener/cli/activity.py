@@ -95,7 +95,7 @@ class RunProgress:
 
 
 class Activity:
-    """The progress of a run on stderr, if it is a terminal: a row that a thread redraws until there is something to read."""
+    """The progress of a run on stderr, if it is a terminal: a row that a thread redraws until output is printed."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,4 +1,4 @@
-"""What a run of the command line takes from outside: tools of MCP servers, skills, AGENTS.md. All of it only if asked for.
+"""What a run of the command line takes from outside: tools of MCP servers, skills, AGENTS.md. Only what the user asks for.
 
 What lies in a project's folder counts only if the user trusts that folder: it may have come with a clone.
 """

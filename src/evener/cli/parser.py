@@ -176,7 +176,9 @@ COMMANDS = (
         "commands.complete:run",
         "Ask a model once. The answer is streamed. The first word is the model if it names one (provider:model or an alias) "
         "and --model is not given. Text on standard input is put before the prompt.",
-        _argument("words [MODEL] PROMPT", "the model, unless --model or the config file names it, and the prompt", nargs="*"),
+        _argument(
+            "words [MODEL] PROMPT", "the prompt, after the model if neither --model nor the config file names it", nargs="*"
+        ),
         MODEL,
         SYSTEM,
         IMAGES,
@@ -509,8 +511,8 @@ COMMANDS = (
     Command(
         "backup",
         "commands.stored.store:backup",
-        "Copy the whole store while other processes write. The copy of a file is consistent as a whole; that of a PostgreSQL "
-        "database, for each thread.",
+        "Copy the whole store while other processes write. The copy of a store file is from one moment. In the copy of a "
+        "PostgreSQL database each thread is consistent, but the threads are not from the same moment.",
         _argument("file FILE", "the copy; it must not exist yet"),
         stored=True,
     ),
@@ -645,7 +647,7 @@ def _add(above: argparse.ArgumentParser, commands: Sequence[Command], words: Seq
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """The parser of one command. It stays empty if the words do not name it, as it is not used then: `--help` is quick."""
+    """The parser of one command. It stays empty unless the words name the command, so that `--help` is quick."""
 
     def __init__(self, prog: str, row: Command, words: Sequence[str] | None) -> None:
         if words is not None and row.name not in words:

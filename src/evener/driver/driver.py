@@ -150,8 +150,8 @@ def had_begun(error: EvenerError) -> bool:
 def unpriced(model: Askable) -> str:
     """Return what is told once, where a limit on the cost meets a model whose price is not known."""
     return (
-        f"The price of {model.name} is not known, so the limit on the cost cannot hold for it: what it costs is not counted. "
-        "Limit its requests or tokens as well, or install a price list that has it."
+        f"The price of {model.name} is not known, so its requests do not count toward the cost limit. "
+        "Limit requests or tokens as well, or install a price list that has this model."
     )
 
 
@@ -849,8 +849,8 @@ class Driver:
         edited = self.state.context is not None and bool(self.state.context.recent)
         told = [one for one in what if one in ("tools", "system") or not edited]
         text = (
-            f"The request does not begin as the one before it: {', '.join(told)} changed. The provider's prompt cache is lost "
-            "from there on. Keep tools and system prompt the same for a whole conversation; what changes belongs into prompts."
+            f"The request begins differently from the one before it: {', '.join(told)} changed. The provider's prompt cache is "
+            "lost from there on. Keep tools and system prompt the same for a whole conversation; put what changes into prompts."
         )
         if told and text not in self._hooking.warnings:
             self._hooking.warn(text)

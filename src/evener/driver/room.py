@@ -559,7 +559,7 @@ class ContextKeeper:
         self._learnt[model.name] = usage.input_total
         host.warn(
             f"{model.name} counted {usage.input_total:,} tokens of about {round(sent):,} that were sent: its server may have "
-            "cut the conversation. It is kept shorter from here on; set the server's window, or `window` in ContextRules."
+            "cut the conversation. Evener keeps it shorter from now on. Set the server's window, or `window` in ContextRules."
         )
 
 

@@ -195,8 +195,8 @@ def moved_tools(state: RunState, beginning: Beginning) -> str:
     if not names:
         return ""
     return (
-        f"The tools of this thread are not what they were in its last request: {', '.join(names)} changed. A prompt cache of "
-        "that request is lost. Keep names, descriptions, schemas and order of tools the same: no times, no ids in them."
+        f"The tools differ from those in the last request of this thread: {', '.join(names)} changed. The prompt cache of that "
+        "request is lost. Keep names, descriptions, schemas and the order of tools the same, without times or ids in them."
     )
 
 

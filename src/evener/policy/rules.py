@@ -181,7 +181,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 OPEN = Policy(default=Defaults.all("allow"))
-"""No rules: everything runs except tools that want approval."""
+"""No rules: every call runs, except calls of tools that need approval."""
 
 
 def decide(call: ToolCall, *, effect: Effect, approval: bool = False, policy: Policy) -> Ruling:

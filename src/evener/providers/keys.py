@@ -135,8 +135,8 @@ def check_secret(text: str, source: str) -> str:
     if not PLAIN.fullmatch(bare) or len(bare) > MOST_SECRET:
         del text, bare  # a traceback may be printed with its locals
         raise UsageError(
-            f"The value from the {source} cannot be a key: expected one word of plain ASCII characters, at most {MOST_SECRET} "
-            "of them, and found spaces, line breaks, control characters, nothing, or too much. Copy it again."
+            f"The value from the {source} cannot be a key: a key is one word of 1 to {MOST_SECRET} plain ASCII characters, "
+            "without spaces, line breaks and control characters. Copy it again."
         )
     return bare
 

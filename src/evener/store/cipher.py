@@ -101,8 +101,8 @@ class SameKey:
             self._proof = proof
         if self._proof != proof:
             raise WrongCipher(
-                f"The store {self._path} was given another key while it was open, so nothing of this was stored. "
-                "Make a new store on the same file with the new key."
+                f"The store {self._path} was given another key while it was open, so this call stored nothing. "
+                "Close this store, and open the file again with the new key."
             )
 
 

@@ -411,8 +411,8 @@ def spoiled_blob(digest: str) -> Damaged:
 
 def incomplete(log: str, seq: int, digest: str) -> Damaged:
     return Damaged(
-        f"Event {seq} of the log {log!r} has a part of an output only, and the blob {digest!r} with the whole is not in the "
-        "store, so this export is not complete. Restore the store from a backup, or erase that event and export again."
+        f"Event {seq} of the log {log!r} has only a part of an output, and the blob {digest!r} with the whole output is not in "
+        "the store, so this export is not complete. Restore the store from a backup, or erase that event and export again."
     )
 
 

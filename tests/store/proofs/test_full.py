@@ -24,7 +24,7 @@ def check(lines: list[str]) -> None:
     assert len(rooms) == 12
     for line in rooms:
         assert "Free some space and try again" in line
-        assert "Nothing of this was stored" in line
+        assert "Nothing was stored by this call" in line
     acknowledged = [int(line.split(": ")[1].split()[0]) for line in rooms]
     assert acknowledged[0] < acknowledged[-1]
 

@@ -39,7 +39,7 @@ LINE_KEYS: Sequence[tuple[str, str]] = (("\\ Enter", "insert a new line"), *ATTA
 
 
 class CommandTarget(Protocol):
-    """The front of a chat, as commands use it. `keys` are what /help says of its keys."""
+    """The front of a chat, as commands use it. `keys` are its keys, each with the text that /help shows."""
 
     session: Session
     keys: Sequence[tuple[str, str]]
@@ -121,7 +121,7 @@ async def _model(front: CommandTarget, words: str) -> None:
     lost = await front.session.switch(words)
     told = [f"Switched to {front.session.model}."]
     if lost:
-        told += ["It does not get all of the conversation unchanged:", *(f"  {line}" for line in lost)]
+        told += ["It gets the conversation with these changes:", *(f"  {line}" for line in lost)]
     elif front.session.thread.id:
         told.append("It gets the whole conversation; nothing is lost.")
     front.tell(*told, important=True)
@@ -208,7 +208,7 @@ async def _undo(front: CommandTarget, _words: str) -> None:
 
 async def _restore(front: CommandTarget, words: str) -> None:
     if words and not (words.isdecimal() and int(words)):
-        raise UsageError(f"/restore takes the number of runs to bring back, as in /restore 2; not {words!r}.")
+        raise UsageError(f"/restore takes the number of runs whose changes to undo, as in /restore 2; not {words!r}.")
     lines = await front.session.restore(int(words or 1))
     front.tell(*(lines or [f"The last {f'{words} runs' if words else 'run'} changed no files."]), important=True)
 

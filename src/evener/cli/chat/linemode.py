@@ -115,7 +115,7 @@ class LineChat:
 
 
 class _Lines:
-    """Reads standard input line by line. It blocks neither the event loop nor a thread, which could not be ended."""
+    """Reads standard input line by line. Does not block the event loop. Uses no thread, because it could not be ended."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()

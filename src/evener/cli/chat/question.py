@@ -62,7 +62,7 @@ ROWS = 8
 
 
 class Picker(UserQuestion):
-    """A list to choose from: arrow keys move, what is typed filters, Enter takes. The answer is the number of the item."""
+    """A list to choose from: arrow keys move, typed text filters, Enter selects. The answer is the number of the item."""
 
     def __init__(self, text: str, items: Sequence[str]) -> None:
         super().__init__(text)

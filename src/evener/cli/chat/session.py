@@ -125,8 +125,8 @@ RETOLD, LISTED = 4, 50
 class Session:
     """One chat, in a new thread or on a branch of one. `max_cost` is in US dollars, for the whole chat.
 
-    `again` are the words that give another chat the same harness and store. `chosen`: the user named the model. `outside` has
-    the servers and skills that the user can name.
+    `again` are the arguments that start another chat with the same harness and store. `chosen`: the user named the model.
+    `outside` has the servers and skills that the user can name.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def key_findings(config: Config, environ: Mapping[str, str]) -> Iterator[CheckFi
     for row, key in find_keys(config, environ):
         missing = _missing(row, environ, file)
         if missing:
-            yield CheckFinding(f"key of {row.name}", "note", f"{key.source}, but it is not enough", missing)
+            yield CheckFinding(f"key of {row.name}", "note", f"{key.source}, but this provider needs more", missing)
         else:
             yield CheckFinding(f"key of {row.name}", "ok", key.source)
     yield from _model_findings(config, environ, file)

@@ -1,4 +1,4 @@
-"""`evener schedule`: has a prompt submitted again and again, lists what is, and forgets it."""
+"""`evener schedule`: submits a prompt repeatedly, lists schedules, and removes one."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""`evener skills`: lists the skills that count here, and checks one strictly. Runs none."""
+"""`evener skills`: lists the skills that apply here, and checks one strictly. Runs no skill."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -49,7 +49,7 @@ async def _serve(store: Store, harness: Harness | None, options: ViewOptions) ->
 
     def tell(url: str) -> None:
         address = url + (f"#/log/{quote(log, safe='')}" if log else "")
-        say(f"evener: The viewer is at {address}\nevener: The address is a key: keep it to yourself. Ctrl-C ends it.")
+        say(f"evener: The viewer is at {address}\nevener: The address contains a secret: do not share it. Ctrl-C ends it.")
         if not options.no_browser:
             pages.append(_open(address))
 

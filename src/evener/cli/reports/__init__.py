@@ -1,1 +1,1 @@
-"""Commands that tell of a thread, of an endpoint or of the command line itself, each in a form of its own."""
+"""Commands that report on a thread, an endpoint or the command line itself, each in its own format."""

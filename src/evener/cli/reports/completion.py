@@ -1,4 +1,4 @@
-"""`evener completion`: prints what makes a shell complete commands and options. Made from the table of commands."""
+"""`evener completion`: prints a script that makes a shell complete commands and options. Made from the table of commands."""
 
 from collections.abc import Iterator, Sequence
 

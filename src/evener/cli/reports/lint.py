@@ -1,4 +1,4 @@
-"""`evener doctor THREAD`: what each wire would lose or mend of a stored conversation. Sends nothing, and needs no key."""
+"""`evener doctor THREAD`: what each wire would drop or repair in a stored conversation. Sends nothing, and needs no key."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

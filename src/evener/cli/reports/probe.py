@@ -26,7 +26,7 @@ Verdict = Literal["yes", "no", "refused"]
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One thing that was tried. `refused`: the request was turned down; `no`: it was taken, and came to nothing."""
+    """One thing that was tried. `refused`: the provider refused the request; `no`: it accepted it without effect."""
 
     what: str
     verdict: Verdict

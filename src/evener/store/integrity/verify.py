@@ -282,7 +282,7 @@ def _doubts(connection: "sqlite3.Connection", places: Iterable[LogPlace], told: 
     if not told.there and connection.execute("SELECT 1 FROM checkpoints LIMIT 1").fetchone():
         yield MISSING
     if told.unread:
-        yield f"{told.unread} lines of the sidecar file cannot be read; the others were."
+        yield f"{told.unread} lines of the sidecar file cannot be read; its other lines were checked."
     if witness.foreign & {place.log for place in places}:
         yield "The sidecar file has records of these logs from another store: it is from there, or one of the two has changed."
 
@@ -303,7 +303,7 @@ def _log(connection: "sqlite3.Connection", place: LogPlace, check: LogVerifier) 
     if (seq, chain) != (place.length, place.head):
         yield Finding(place.log, seq, f"The log ends here, but it should end with event {place.length}.")
     if at != place.changed:
-        yield Finding(place.log, seq, "The list of logs has another time for the last change than this last event.")
+        yield Finding(place.log, seq, "This is the last event, but the list of logs says that the log changed at another time.")
     yield from (Finding(place.log, known, what) for known, what in _is_known(connection, place, check.witness, chains))
 
 
@@ -360,7 +360,7 @@ def _content(place: LogPlace, row: VerifiedRow, event: Event) -> Iterator[str]:
         first = event if isinstance(event, Opened) else Opened(at=event.at, thread=place.log)
         named = (first.thread, first.harness, first.at, first.parent, first.parent_seq, first.parent_hash)
         if named != (place.thread, place.harness, place.began, place.parent, place.parent_seq, place.parent_hash):
-            yield "It opens another log than the one that the list of logs describes."
+            yield "It is the first event of another log than the one that the list of logs describes."
 
 
 def _is_known(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-SAFE = "Nothing of this was stored; what was acknowledged before is safe."
+SAFE = "Nothing was stored by this call; what was acknowledged before is safe."
 PRIMARY = 0xFF
 IOERR_WRITE = 778
 

@@ -199,9 +199,9 @@ def refuse_links(path: Path | str) -> Identity | None:
     if links > 1 and stat.S_ISREG(found.st_mode):
         name = Path(path).name
         raise StoreLinked(
-            f"The store {path} has {links} names (hard links), so nothing of this was stored: a process that opens it by "
-            "another name would not see what is written here, and the reverse. What was acknowledged before is safe. Stop what "
-            "uses it, then delete the other name, or make this one a file of its own: "
+            f"The store {path} has {links} names (hard links), so this call stored nothing: two processes that open it "
+            "by different names do not see what the other one writes. What was acknowledged before is safe. Stop the processes "
+            "that use it, then delete the other name, or make this one a file of its own: "
             f"`cp {name} copy && mv copy {name}`. "
             "Make backups with `evener backup`."
         )
@@ -221,7 +221,7 @@ def _strange(known: Files, found: Files) -> str:
 
 def _gone_error(path: Path | str) -> StoreGone:
     return StoreGone(
-        f"The file {path} was moved, deleted or replaced while the store was open, so nothing of this was stored. What was "
+        f"The file {path} was moved, deleted or replaced while the store was open, so this call stored nothing. What was "
         "acknowledged before went into the file that was there. Put that file back; or end every process that has the store "
         "open, then open it again; or make a new store to begin afresh."
     )

@@ -688,7 +688,7 @@ def _nothing(connection: "sqlite3.Connection") -> None:
 
 def _name_writer(error: StoreError, process: str) -> StoreError:
     """Return the error of a busy store with the process that wrote last."""
-    return StoreBusy(f"{error} The last to write was process {process}.") if isinstance(error, StoreBusy) and process else error
+    return StoreBusy(f"{error} The last writer was process {process}.") if isinstance(error, StoreBusy) and process else error
 
 
 def _alone(connection: "sqlite3.Connection", request: WriterJob[Any], path: Path, check: Check | None) -> bool:

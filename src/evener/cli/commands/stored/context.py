@@ -1,4 +1,4 @@
-"""`evener context`: shows how full a model's window is, as a table and as a picture, and undoes what was taken out of it."""
+"""`evener context`: shows how full a model's window is, as a table and as a picture, and undoes an eviction or compaction."""
 
 from collections.abc import Iterator
 from time import time

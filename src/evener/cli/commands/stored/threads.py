@@ -257,7 +257,7 @@ def _line(one: Summary, short: Mapping[str, str], said: str, *, here: str) -> st
 
 
 class CompactionNode(msgspec.Struct):
-    """A compaction in a branch: the number of its event, and what it took away."""
+    """A compaction in a branch: the number of its event, and what it removed from requests."""
 
     event: int
     model: str
