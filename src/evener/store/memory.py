@@ -308,14 +308,11 @@ class MemoryLog:
             raise protocol.lost(self._lease.log, self._kept.holder)
 
     def _extend(self, events: Sequence[Event], payloads: Sequence[bytes]) -> None:
-        kept, store = self._kept, self._store
+        kept = self._kept
         if not self._stays:
-            kept.until = store._clock() + store._seconds
-        lines = kept.lines
-        for payload in payloads:
-            lines += payload
-            lines += b"\n"
+            kept.until = self._store._clock() + self._store._seconds
         if events:
+            kept.lines += b"\n".join(payloads) + b"\n"
             kept.rival = ""
             kept.length += len(events)
             kept.changed = events[-1].at

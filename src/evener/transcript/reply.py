@@ -3,9 +3,11 @@
 from typing import Literal
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from evener.transcript.blocks import Block, HostedBlock, ReasoningBlock, TextBlock, ToolCall, check_type
+
+WHOLE = frozenset({int})
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -23,10 +25,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     reasoning: int = 0
 
     def __post_init__(self) -> None:
-        if not (  # at a glance: a usage is made for every sum
-            type(self.input_total) is type(self.uncached) is type(self.cache_read) is type(self.cache_write)
-            is type(self.output_total) is type(self.reasoning) is int
-        ):  # fmt: skip
+        if not WHOLE.issuperset(map(type, astuple(self))):  # at a glance: a usage is made for every sum
             for name, count in asdict(self).items():
                 check_type(count, (int,), f"Usage.{name}")
 
