@@ -90,4 +90,4 @@ def test_every_door_keeps_to_every_rule(rule: str, sandbox: str, tmp_path: Path)
         wrong += [f"{name}: {told}"] if changed != expected else []
     assert wrong == []
     if refuses:
-        assert "only bubblewrap can keep from a command" in call("shell", {"command": "true"})
+        assert "Only bubblewrap can protect them from a command" in call("shell", {"command": "true"})

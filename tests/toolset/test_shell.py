@@ -299,7 +299,7 @@ def test_what_landlock_cannot_express_is_refused_without_bubblewrap(tmp_path: Pa
     (tmp_path / ".env").write_text(SECRET)
     result = run(ShellTools(tmp_path), "echo ran > mark")
     assert not result.ok
-    assert "The command was not started. There are denied or read-only files inside the folder" in result.text
+    assert "The command was not started. The folder contains denied or read-only files." in result.text
     assert not (tmp_path / "mark").exists()
     monkeypatch.setattr("evener.toolset.shell.sandbox.landlock_works", lambda: "its version is 3.")
     (tmp_path / ".env").unlink()
@@ -432,7 +432,7 @@ def test_many_denied_files_are_kept_from_a_command(tmp_path: Path) -> None:
     assert run(ShellTools(tmp_path), "cat .env.* 2>/dev/null; echo done").text == "done\n"
     for number in range(500, 3_200):
         (tmp_path / f".env.{number}").write_text(SECRET)
-    assert "more than bubblewrap can keep" in run(ShellTools(tmp_path), "cat .env.*").text
+    assert "more than bubblewrap can protect" in run(ShellTools(tmp_path), "cat .env.*").text
 
 
 def test_the_kill_at_the_deadline_does_not_wait_for_output(shell: ShellTools) -> None:

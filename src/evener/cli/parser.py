@@ -140,7 +140,7 @@ LIMITS_AND_OUTPUT = (
     _argument("--max-seconds S", "stop after S seconds of work", type=float),
     _choice(
         "--approval",
-        "for calls that need approval: ask on the terminal, or stop if there is no terminal (default); allow all; reject all",
+        "if a call needs approval: ask on the terminal (default; without a terminal the run stops), allow it, or reject it",
         ("ask", "auto", "deny"),
         default="ask",
     ),

@@ -44,7 +44,7 @@ class StoreUnreachable(StoreError):
 TABLE: dict[str, tuple[type[StoreError], str, str]] = {
     "53100": (StoreFull, "has no room left", "Free some space on the server and try again."),
     "53": (StoreBusy, "is short of memory or connections", "Try again; if it stays so, raise the limits of the server."),
-    "40": (StoreBusy, "could not decide between two writers", "Try again."),
+    "40": (StoreBusy, "found a conflict between two writers", "Try again."),
     "55P03": (StoreBusy, "was locked by another connection for too long", "Try again."),
     "57014": (StoreBusy, "cancelled a statement that took too long", "Try again; if it stays so, look at the server's load."),
     "42501": (
@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[type[StoreError], str, str]] = {
         ("42P05", "26000"),
         (
             StoreError,
-            "is behind a pooler that leaves a client what another one prepared",
+            "is behind a pooler that gives a client the statements that another client prepared",
             "Have it keep and reset sessions (PgBouncer: pool_mode = session, server_reset_query = DISCARD ALL).",
         ),
     ),

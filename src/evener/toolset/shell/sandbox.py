@@ -90,7 +90,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if holds:
             raise SandboxRefused(
-                "There are denied or read-only files inside the folder, which only bubblewrap can keep from a command, and "
+                "The folder contains denied or read-only files. Only bubblewrap can protect them from a command, and "
                 f"bubblewrap does not work here: {broken} Install it, or change the fence."
             )
         if lacking:
@@ -118,8 +118,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
                 made += ["--ro-bind", "/dev/null", path]
         if len(made) > MOST_ARGUMENTS:
             raise SandboxRefused(
-                f"{len(held):,} files inside the folder are denied or read-only, which is more than bubblewrap can keep from a "
-                "command. Name their folders in the fence instead."
+                f"{len(held):,} files inside the folder are denied or read-only, which is more than bubblewrap can protect. "
+                "Name their folders in the fence instead."
             )
         return [*made, "--chdir", self.root]
 
