@@ -25,7 +25,7 @@ from evener.observe.conventions import (
 from evener.observe.lines import TraceSpan
 from evener.observe.metrics import Metrics
 from evener.observe.recorder import EndedRun, TraceSettings
-from evener.observe.spans import fold_spans
+from evener.observe.spans import fold_lines, fold_spans
 from evener.observe.trace_context import parse_traceparent, span_id
 from evener.testing.scripted_model import ScriptedModel, calls
 from evener.transcript.ask import ModelSettings, ToolSpec
@@ -368,6 +368,21 @@ def test_folding_is_a_function_of_the_log_alone() -> None:
     events = log_of_a_failure()
     again = [ev.decode_event(ev.encode_event(event)) for event in events]
     assert msgspec.json.encode(fold_spans(events, log="t")) == msgspec.json.encode(fold_spans(again, log="t"))
+
+
+@pytest.mark.parametrize("odd", ["", "k", "0" * 16 + 16 * "a", 32 * "A", 31 * "b", 33 * "b", 31 * "b" + " ", 32 * "é"])
+def test_a_line_has_the_id_of_its_span_also_beside_keys_that_are_no_ids_and_after_another_run(odd: str) -> None:
+    events: list[ev.Event] = []
+    for number, key in enumerate((32 * "c", odd, 32 * "d")):
+        events += [
+            ev.Prompted(at=1.0, run=f"run {number}", message=Message("user", (TextBlock("go"),))),
+            ev.CallStarted(at=2.0, call="call", tool="look", key=key),
+            ev.CallFinished(at=3.0, call="call", ok=True),
+        ]
+    lines, spans, _ = fold_lines(events, log="t", agent="")
+    whole = fold_spans(events, log="t")
+    assert [line.span for line in lines] == [span.span for span in whole if span.kind == "tool"]
+    assert [span.span for span in spans] == [span.span for span in whole if span.kind == "agent"]
 
 
 def test_parts_of_messages_have_the_conventions_shapes() -> None:

@@ -7,7 +7,6 @@ pause before a retry. Past runs give the same spans with the same ids as live on
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -28,7 +27,7 @@ from evener.observe.lines import (
     share,
     texts_in,
 )
-from evener.observe.trace_context import parse_traceparent, span_id, trace_id
+from evener.observe.trace_context import are_ids, parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
 from evener.transcript.blocks import Origin, TextBlock, ToolResult
 from evener.transcript.message import Message
@@ -118,6 +117,7 @@ class _SpanFold:
         self.spans: list[TraceSpan] = []  # those that are no lines
         self.lines: list[SpanLine] = []
         self.texts: list[str] = []  # in lines
+        self._ids: list[str] = []  # what the ids are made of that the last lines have
         self._events, self._first = events, first
         self._log, self._agent, self._content, self._lines = log, agent, content, lines
         self.thread = log
@@ -166,15 +166,16 @@ class _SpanFold:
     def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
         """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
         known: set[tuple[str, float]] = set()
-        numbered = zip(map(TAKES.__getitem__, map(type, events)), range(first, first + len(events)), events, strict=True)
-        for take, seq, event in islice(numbered, max(again - first + 1, 0)):
+        earlier = max(again - first + 1, 0)
+        for seq, event in enumerate(events[:earlier], first):
             if (seq == again or isinstance(event, GOES_ON)) and not self.is_busy:
+                self._set_ids()
                 known = {(span.span, span.end) for span in self.spans if span.end} | {
                     (line.span, line.end) for line in self.lines
                 }
-            take(self, seq, event)
-        for take, seq, event in numbered:
-            take(self, seq, event)
+            self._take_all((event,), seq)
+        self._take_all(events[earlier:], first + earlier)
+        self._set_ids()
         for begun in (self._request, *self._calls.values()):
             if begun is not None:
                 self._break(begun)
@@ -185,6 +186,27 @@ class _SpanFold:
             if 0 < span.end < span.start:  # the clock was set back
                 span.end = span.start
         self.spans.sort(key=SEQ)
+
+    def _take_all(self, events: Sequence[ev.Event], first: int) -> None:
+        """Take events, most of which are of four types."""
+        for seq, event in enumerate(events, first):
+            if type(event) is ev.ModelCalled:
+                self._called(seq, event)
+            elif type(event) is ev.Replied:
+                self._replied(event)
+            elif type(event) is ev.CallStarted:
+                self._started(seq, event)
+            elif type(event) is ev.CallFinished:
+                self._finished(event)
+            else:
+                TAKES[type(event)](self, seq, event)
+
+    def _set_ids(self) -> None:
+        """Hash what the ids of lines are made of, unless all are ids whose first digits are taken, which they have already."""
+        if not are_ids(self._ids):
+            for line, what in zip(self.lines[-len(self._ids) :], self._ids, strict=True):
+                line.span = span_id(self._run, what)
+        self._ids = []
 
     def _pass(self, _: int, event: ev.Event) -> None:
         """Take what no span tells of."""
@@ -202,12 +224,13 @@ class _SpanFold:
             case ev.Resumed():
                 self._interrupt(event.at)
                 for result in event.results:
-                    self._finished(0, result)
+                    self._finished(result)
             case ev.Steered():
                 self._told.append(event.message)
 
     def _prompted(self, seq: int, event: ev.Prompted) -> None:
         self._give_up(event.at)
+        self._set_ids()
         outer = parse_traceparent(event.trace) if event.trace else None
         self._run, self._usages, self._cost = event.run, [], Decimal(0)
         self._settings, self._models, self._called_tools = event.settings, {}, {}
@@ -307,7 +330,7 @@ class _SpanFold:
         self._told, self._results = [], []
         return content
 
-    def _replied(self, _: int, event: ev.Replied) -> None:
+    def _replied(self, event: ev.Replied) -> None:
         begun, message, cost = self._request, event.message, event.cost
         usage = message.usage or NO_USAGE
         self._usages.append(usage)
@@ -337,7 +360,8 @@ class _SpanFold:
                 self._root.content["gen_ai.output.messages"] = told
         at = event.at
         if self._lines and 0 < start <= at:
-            self.lines.append(SpanLine(common.named, span_id(self._run, what), self._parent, start, at, seq, UNSET, said))
+            self._ids.append(what)
+            self.lines.append(SpanLine(common.named, what[:16], self._parent, start, at, seq, UNSET, said))
         else:
             self._break(begun, at).attributes |= own_attributes(said)
 
@@ -433,7 +457,7 @@ class _SpanFold:
         common = self._called_tools[name] = self._share("tool", name, said)
         return common
 
-    def _finished(self, _: int, event: ev.CallFinished) -> None:
+    def _finished(self, event: ev.CallFinished) -> None:
         call = event.call
         if self._content:
             self._results.append(ToolResult(call, event.content, not event.ok))
@@ -454,7 +478,8 @@ class _SpanFold:
             content["gen_ai.tool.call.result"] = names.cut_text(text)
         at = event.at
         if self._lines and 0 < start <= at:
-            self.lines.append(SpanLine(common.named, span_id(self._run, what), self._parent, start, at, seq, said.error, said))
+            self._ids.append(what)
+            self.lines.append(SpanLine(common.named, what[:16], self._parent, start, at, seq, said.error, said))
         else:
             self._break(begun, at, said.error or "").attributes |= own_attributes(said)
 
@@ -496,11 +521,7 @@ class _SpanFold:
 
 
 TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
-    ev.ModelCalled: _SpanFold._called,
-    ev.Replied: _SpanFold._replied,
     ev.ModelFailed: _SpanFold._failed,
-    ev.CallStarted: _SpanFold._started,
-    ev.CallFinished: _SpanFold._finished,
     ev.CallPaused: _SpanFold._pause,
     ev.ApprovalAsked: _SpanFold._questioned,
     ev.ApprovalDecided: _SpanFold._questioned,
@@ -520,7 +541,7 @@ TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
     ev.ContextRestored: _SpanFold._pass,
     ev.Pinned: _SpanFold._pass,
 }
-"""What takes which events."""
+"""What takes which of the other events."""
 
 
 def _sum_usages(usages: list[Usage]) -> Usage:

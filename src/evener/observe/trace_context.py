@@ -5,7 +5,7 @@ a caller gave a `traceparent`: by default, requests have no such header.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
@@ -18,6 +18,7 @@ FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:
 SAMPLED = "01"
 DIGITS = 32
 """How long the ids of a log are, in hex."""
+HEX = b"0123456789abcdef"
 ZEROS = 16 * "0"
 KNOWN = 0b11
 """Flags that are passed on: sampled, and random. All others are set to zero, as the specification wants."""
@@ -94,6 +95,14 @@ def span_id(run: str, what: str = "") -> str:
     except ValueError:
         pass
     return sha256(f"evener span\0{run}\0{what}".encode()).hexdigest()[:16]
+
+
+def are_ids(whats: Sequence[str]) -> bool:
+    """True if the span ids made of these are their first digits. False is possible for these, too."""
+    joined = "".join(whats)
+    if not joined.isascii() or joined.encode().translate(None, HEX):
+        return False
+    return ZEROS not in joined and {DIGITS}.issuperset(map(len, whats))
 
 
 def _digits_of(id: str) -> str:
