@@ -91,7 +91,7 @@ SCHEMAS: dict[str, Json] = {
             {"type": "object", "properties": {"kind": {"const": "b"}, "b": {}}, "required": ["kind"]},
         ]
     },
-    "anyOf with what is no object": {"anyOf": [WORD, {"type": "null"}, {"type": "string"}]},
+    "anyOf of an object and other types": {"anyOf": [WORD, {"type": "null"}, {"type": "string"}]},
     "allOf": {"allOf": [WORD, NUMBER]},
     "allOf that contradicts": {"allOf": [WORD, {"type": "object", "properties": {"word": {"type": "integer"}}}]},
     "a reference": {"$ref": "#/$defs/Word", "$defs": {"Word": WORD}},
@@ -103,7 +103,7 @@ SCHEMAS: dict[str, Json] = {
             "Node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/Node"}, "right": {"$ref": "#/$defs/Node"}}}
         },
     },
-    "itself": {"anyOf": [{"type": "object", "properties": {"child": {"$ref": "#"}}}, {"type": "null"}]},
+    "an object of itself, or null": {"anyOf": [{"type": "object", "properties": {"child": {"$ref": "#"}}}, {"type": "null"}]},
     "a tuple": {"type": "object", "properties": {"at": {"type": "array", "items": [{"type": "number"}, {"type": "string"}]}}},
     "a closed tuple": {
         "type": "object",
@@ -133,8 +133,8 @@ SCHEMAS: dict[str, Json] = {
     "names with brackets": {"type": "object", "properties": {"filter[id]": {"type": "string"}, "$top": {"type": "integer"}}},
     "another type": {"type": "string"},
     "only other types": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-    "a root that leads outside": {"$ref": "https://x.example/s"},
-    "a root of itself": {"$ref": "#"},
+    "a root that is an external reference": {"$ref": "https://x.example/s"},
+    "a root that refers to itself": {"$ref": "#"},
 }
 
 
@@ -163,8 +163,8 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     "a blank text": (said(" \n"),),
     "an empty text beside another": (said("", "Hello."),),
     "a blank answer": (said("Hi."), Message.assistant_text(" "), said("So?")),
-    "a beginning that ends in a blank": (said("Hi."), Message.assistant_text("An oak is ")),
-    "a beginning that ends in blank texts": (said("Hi."), Message("assistant", (TextBlock("An oak\n"), TextBlock(" ")))),
+    "a prefilled answer that ends in a blank": (said("Hi."), Message.assistant_text("An oak is ")),
+    "a prefilled answer that ends in blank texts": (said("Hi."), Message("assistant", (TextBlock("An oak\n"), TextBlock(" ")))),
     "an error with an image": looped(result("Broken:", image("image/png"), is_error=True)),
     "an error that is an image": looped(result(image("image/png"), is_error=True)),
     "an error with an image of no type": looped(result(image("image/svg+xml", SVG), is_error=True)),
@@ -184,7 +184,7 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
         for kind in ("image/heic", "image/svg+xml", "image/bmp", "image/tiff", "image/avif", "image/gif", "image/x-icon")
     },
     "an image in a data URL": (said("See:", ImageBlock(Remote(f"data:image/png;charset=x;base64,{PNG}"))),),
-    "a drawing behind an address": (said("See:", ImageBlock(Remote("https://x.example/a.svg?b"))),),
+    "an SVG image behind an address": (said("See:", ImageBlock(Remote("https://x.example/a.svg?b"))),),
     "an image of a refused type behind an address": (said("See:", ImageBlock(Remote("https://x.example/a"), "image/heic")),),
     "an empty image": (said("See:", ImageBlock(Inline(""), "image/png")),),
     "an image with an odd detail": (said("See:", ImageBlock(Inline(PNG), "image/png", "tiny")),),
@@ -210,21 +210,25 @@ def _searched(target: Origin, thinker: str) -> tuple[Message, ...]:
 
 
 SETTINGS: dict[str, Callable[[Ask], Ask]] = {
-    "one token beside a budget": lambda ask: replace(ask, settings=Settings(1025), reasoning=Reasoning(budget=1024)),
-    "little room beside an effort": lambda ask: replace(ask, settings=Settings(1100), reasoning=Reasoning("high")),
-    "a budget beyond the limit": lambda ask: replace(ask, settings=Settings(2000), reasoning=Reasoning(budget=4000)),
-    "one token": lambda ask: replace(ask, settings=Settings(1)),
+    "a reasoning budget that leaves one token": lambda ask: replace(
+        ask, settings=Settings(1025), reasoning=Reasoning(budget=1024)
+    ),
+    "an effort with a low limit of the answer": lambda ask: replace(ask, settings=Settings(1100), reasoning=Reasoning("high")),
+    "a reasoning budget above the limit of the answer": lambda ask: replace(
+        ask, settings=Settings(2000), reasoning=Reasoning(budget=4000)
+    ),
+    "an answer of at most one token": lambda ask: replace(ask, settings=Settings(1)),
     "stops that are empty, blank and many": lambda ask: replace(ask, settings=Settings(stop=("", " ", *"abcde", "f" * 40))),
     "sampling out of range": lambda ask: replace(ask, settings=Settings(temperature=9.0, top_p=-0.5, top_k=-1)),
-    "both ways to sample": lambda ask: replace(ask, settings=Settings(temperature=0.5, top_p=0.5)),
+    "temperature and top_p together": lambda ask: replace(ask, settings=Settings(temperature=0.5, top_p=0.5)),
     "sampling while thinking": lambda ask: replace(ask, settings=Settings(4096, 0.2, 0.3, 5), reasoning=Reasoning(budget=2048)),
     "a long key for the cache": lambda ask: replace(ask, cache=Cache(key="k" * 200)),
-    "a parallel switch without tools": lambda ask: replace(ask, choice=Choice(parallel=False, stated=True)),
+    "parallel calls switched off, without tools": lambda ask: replace(ask, choice=Choice(parallel=False, stated=True)),
     "a forced choice without tools": lambda ask: replace(ask, choice=Choice("required")),
     "a forced choice while thinking": lambda ask: replace(
         ask, tools=(LOOK,), choice=Choice("named", ("look",)), reasoning=Reasoning("high", show="summary")
     ),
-    "a choice of a tool that is not there": lambda ask: replace(ask, tools=(LOOK,), choice=Choice("named", ("dig",))),
+    "a choice of a tool that is not offered": lambda ask: replace(ask, tools=(LOOK,), choice=Choice("named", ("dig",))),
     "a subset of tools": lambda ask: replace(ask, tools=(LOOK, replace(LOOK, name="dig")), choice=Choice("required", ("dig",))),
     "an odd name of a tool": lambda ask: replace(ask, tools=(replace(LOOK, name="look.up/ it"), replace(LOOK, name="x" * 200))),
     "a tool without a name": lambda ask: replace(ask, tools=(replace(LOOK, name=""), replace(LOOK, name="1st"))),
@@ -234,10 +238,10 @@ SETTINGS: dict[str, Callable[[Ask], Ask]] = {
     "a hosted tool of another wire": lambda ask: replace(ask, tools=(LOOK, HostedTool("nobody", '{"type":"x"}', "x"))),
     "a JSON object": lambda ask: replace(ask, output=OutputSchema()),
     "a shape and tools": lambda ask: replace(ask, tools=(LOOK,), output=OutputSchema(json.dumps(WORD), "a word!", strict=True)),
-    "nothing said": lambda ask: replace(ask, transcript=Transcript(())),
+    "an empty conversation": lambda ask: replace(ask, transcript=Transcript(())),
     "no effort and tools": lambda ask: replace(ask, tools=(LOOK,), reasoning=Reasoning("off")),
     "the most effort": lambda ask: replace(ask, reasoning=Reasoning("max", mode="on", show="detailed")),
-    "system prompts that say nothing": lambda ask: replace(ask, transcript=Transcript((said("Hi."),), "")),
+    "an empty system prompt": lambda ask: replace(ask, transcript=Transcript((said("Hi."),), "")),
 }
 
 

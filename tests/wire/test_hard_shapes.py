@@ -54,7 +54,7 @@ WIRES = ("anthropic_messages", "openai_responses", "openai_chat", "gemini")
 TARGETS = list(rows_and_models())
 PLAIN = Quirks()
 Tools = tuple[ToolSpec, ...]
-NO_OBJECTS = ("another type", "only other types", "a root that leads outside", "a root of itself")
+NO_OBJECTS = ("another type", "only other types", "a root that is an external reference", "a root that refers to itself")
 
 
 @pytest.mark.parametrize("row", dict.fromkeys(row for row, _ in TARGETS))
@@ -110,14 +110,14 @@ def test_the_root_of_a_declared_schema_is_a_plain_object_that_has_the_properties
 
 ARGUMENTS: dict[str, tuple[str, str]] = {
     "anyOf": ('{"number": 3}', '{"other": 3}'),
-    "anyOf with what is no object": ('{"word": "oak"}', "{}"),
+    "anyOf of an object and other types": ('{"word": "oak"}', "{}"),
     "allOf": ('{"word": "oak", "number": 3}', '{"word": "oak"}'),
     "a reference": ('{"word": "oak"}', '{"word": 3}'),
     "a reference to a reference": ('{"number": 3}', "{}"),
     "an object or null": ('{"word": "oak"}', "{}"),
     "oneOf with a kind": ('{"kind": "a", "a": 1}', '{"kind": "c"}'),
     "a tree": ('{"left": {"left": {}}}', '{"left": {"left": 3}}'),
-    "itself": ('{"child": {"child": null}}', '{"child": 3}'),
+    "an object of itself, or null": ('{"child": {"child": null}}', '{"child": 3}'),
     "a tuple": ('{"at": [1, "a"]}', '{"at": ["a", 1]}'),
     "nothing": ('{"anything": [1]}', "3"),
 }
@@ -140,7 +140,7 @@ def test_what_a_root_cannot_say_is_described_and_lost_by_its_code(wire: str, nam
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("name", ["a reference", "allOf", "an object or null", "anyOf with what is no object", "no type"])
+@pytest.mark.parametrize("name", ["a reference", "allOf", "an object or null", "anyOf of an object and other types", "no type"])
 def test_what_is_only_written_otherwise_is_not_lost(wire: str, name: str) -> None:
     assert losses_of(wire, said("Go."), tools=(ToolSpec("look", "", json.dumps(SCHEMAS[name])),)) == set()
 
