@@ -215,13 +215,13 @@ class Budget:
 
     def reserve(self, *, cost: Decimal) -> Reservation | NoRoom:
         """Reserve one model request that costs at most `cost`. Return the reservation, or the limit that is reached."""
-        cost = self._estimated(cost) if cost and self.counts_money else cost
+        cost = self._estimate(cost) if cost and self.counts_money else cost
         refused = self._reserve(cost, OWN)
         if refused is not None:
             return refused
         return Reservation(cost) if cost else NOTHING_HELD
 
-    def _estimated(self, most: Decimal) -> Decimal:
+    def _estimate(self, most: Decimal) -> Decimal:
         """Return the amount to reserve for a call that costs at most `most`."""
         for budget in self._around:
             if budget._by_estimate and budget._dearest and budget._dearest * MARGIN < most:

@@ -84,7 +84,7 @@ class InnerUsage:
     def add(self, spent: Spent) -> None:
         """Add the usage of an inner run that stopped in another process."""
         with self._lock:
-            self._done = _sum(self._done, _nested_key(spent))
+            self._done = _sum(self._done, _count_nested(spent))
 
     def begin(self, total: Total) -> None:
         """Count a run that begins here. `total` returns its usage so far."""
@@ -117,7 +117,7 @@ class InnerUsage:
         return msgspec.structs.replace(found, acted=self._acted)
 
 
-def _nested_key(spent: Spent) -> Nested:
+def _count_nested(spent: Spent) -> Nested:
     return Nested(spent.requests, spent.tool_calls, spent.usage, spent.cost, spent.exact)
 
 
@@ -196,14 +196,14 @@ def key_of(state: RunState, call: ToolCall, log: str) -> str:
 
     It is the same for every start, in any process, and in forks made after the first start.
     """
-    return _pending(state, call).key or _mint_key(state, call, log)
+    return _find_pending(state, call).key or _mint_key(state, call, log)
 
 
 def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
     """Return the ids of the inner log of this call: on this log, and on the branch that started the call (empty if there is
     none).
     """
-    key, source = key_of(state, call, log), _pending(state, call).source
+    key, source = key_of(state, call, log), _find_pending(state, call).source
 
     def own(log: str) -> str:
         return key if key == _mint_key(state, call, log) else child_name(key, log)
@@ -213,7 +213,7 @@ def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
 
 def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
     """Return the ids of the inner run of this call, and whether it is known to have begun."""
-    return Kin(*children_of(state, call, log), _pending(state, call).nested is not None)
+    return Kin(*children_of(state, call, log), _find_pending(state, call).nested is not None)
 
 
 def _mint_key(state: RunState, call: ToolCall, log: str) -> str:
@@ -225,7 +225,7 @@ def _mint_key(state: RunState, call: ToolCall, log: str) -> str:
     return sha256(f"{log}\0{made.id if made else ''}\0{call.id}".encode()).hexdigest()[:32]
 
 
-def _pending(state: RunState, call: ToolCall) -> Pending:
+def _find_pending(state: RunState, call: ToolCall) -> Pending:
     for one in state.calls:
         if one.call.id == call.id:
             return one

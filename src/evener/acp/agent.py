@@ -175,7 +175,7 @@ class AcpAgent:
             await self._update(session.id, chunk("agent_message_chunk", f"[{problem}]\n"))
         return {"sessionId": session.id}
 
-    async def _stored(self, params: Frame) -> EditorSession:
+    async def _open_stored(self, params: Frame) -> EditorSession:
         """Open a session whose thread is in the store."""
         session = await self._open(_text_of(params, "sessionId"), params)
         try:
@@ -186,7 +186,7 @@ class AcpAgent:
         return session
 
     async def _load(self, params: Frame) -> Frame:
-        session = await self._stored(params)
+        session = await self._open_stored(params)
         shown = UpdateEncoder(session.harness.tools, session.cwd)
         for message in (await session.thread.state()).transcript.messages:
             for update in shown.replay(message):
@@ -194,13 +194,13 @@ class AcpAgent:
         return {}
 
     async def _resume(self, params: Frame) -> Frame:
-        await self._stored(params)
+        await self._open_stored(params)
         return {}
 
     async def _fork(self, params: Frame) -> Frame:
         id = _text_of(params, "sessionId")
         known = self._sessions.get(id)
-        thread = known.thread if known else (await self._stored(params)).thread
+        thread = known.thread if known else (await self._open_stored(params)).thread
         made = await thread.fork()
         await self._open(made.id, params)
         return {"sessionId": made.id}

@@ -165,10 +165,10 @@ async def fetch_prompt(servers: "McpServers", command: str, words: str) -> tuple
     most = max(len(found.arguments) - 1, 0)
     given = dict(zip(found.arguments, words.split(maxsplit=most) if words else (), strict=False))
     messages = await servers.get_prompt(found.server, found.name, given)
-    return tuple(_spoken(role, block) for role, block in messages)
+    return tuple(_convert_block(role, block) for role, block in messages)
 
 
-def _spoken(role: str, block: "ResultContent") -> Block:
+def _convert_block(role: str, block: "ResultContent") -> Block:
     """Return a block of a prompt for the user's message. What the assistant is to have said is quoted."""
     if role == "assistant" and isinstance(block, TextBlock):
         return TextBlock(f"[assistant] {block.text}")

@@ -65,18 +65,18 @@ class Advancer:
         try:
             state = await state_of(self._store, log)
         except NoLog:
-            return await self._finished(log, turn, "gone")  # it was never submitted: its submitter died
+            return await self._report_end(log, turn, "gone")  # it was never submitted: its submitter died
         if not state.run or (state.finished is not None and state.finished.cause != "approval"):
-            return await self._finished(log, turn, state.finished.cause if state.finished else "gone")
+            return await self._report_end(log, turn, state.finished.cause if state.finished else "gone")
         if state.finished is not None and not await is_decided(self._store, log, state):
-            return await self._waiting(log, turn, list_questions(log, state))
+            return await self._report_approvals(log, turn, list_questions(log, state))
         await self._cancel_expired(log, list_questions(log, state))
         result = await self._harnesses[work.harness].thread(branch=log).advance(slice)
         if slice.rested:
-            return await self._rested(log, turn, slice.until)
+            return await self._report_rest(log, turn, slice.until)
         if result.stop == "approval":
-            return await self._waiting(log, turn, result.approvals)
-        return await self._finished(log, turn, result.stop)
+            return await self._report_approvals(log, turn, result.approvals)
+        return await self._report_end(log, turn, result.stop)
 
     async def _cancel_expired(self, log: str, questions: Iterable[Approval]) -> None:
         """End a run whose question expired, because no user is present to be asked again. Resuming the run asks again."""
@@ -89,16 +89,16 @@ class Advancer:
         """Return the work to the table, so that another worker continues the log."""
         await self._tables.put_work(work.log, work.harness, after=after)
 
-    async def _finished(self, log: str, turn: int, stop: str) -> AdvancedLog:
+    async def _report_end(self, log: str, turn: int, stop: str) -> AdvancedLog:
         await self._tables.drop_work(log, turn)
         return AdvancedLog("finished", stop)
 
-    async def _rested(self, log: str, turn: int, until: float) -> AdvancedLog:
+    async def _report_rest(self, log: str, turn: int, until: float) -> AdvancedLog:
         if not until:
             return AdvancedLog("more")
         return await self._park(log, turn, (log,), max(0.0, until - time()))
 
-    async def _waiting(self, log: str, turn: int, approvals: Iterable[Approval]) -> AdvancedLog:
+    async def _report_approvals(self, log: str, turn: int, approvals: Iterable[Approval]) -> AdvancedLog:
         asked = tuple(approvals)
         first = min((max(0.0, one.expires - time()) for one in asked if one.expires), default=self._look_again)
         return await self._park(log, turn, dict.fromkeys((log, *(one.thread for one in asked))), first)

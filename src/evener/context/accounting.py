@@ -299,7 +299,7 @@ class Account(msgspec.Struct, frozen=True, gc=False):
             plain += more
             media += shown
             since += more + shown
-            told = _reported(message, target, rates) if message.usage is not None else 0.0
+            told = _count_reported(message, target, rates) if message.usage is not None else 0.0
             # a picture may be smaller than it is taken for, so it is no reason to doubt what was reported
             if told and "" not in saved and (self.edited or told * IMPLAUSIBLE >= plain + self.frame - ENOUGH):
                 reported, since = told, 0.0
@@ -308,7 +308,7 @@ class Account(msgspec.Struct, frozen=True, gc=False):
         return Account(rates, self.frame, transcript.head, reported, since, plain, media, self.edited)
 
 
-def _reported(message: Message, target: Origin, rates: TokenRates) -> float:
+def _count_reported(message: Message, target: Origin, rates: TokenRates) -> float:
     """Return the tokens up to this answer and of the answer, if the same model reported them; else 0."""
     used, made = message.usage, message.origin
     if used is None or made is None or made.model != target.model or made.provider != target.provider or not used.input_total:

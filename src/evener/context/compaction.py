@@ -135,7 +135,7 @@ def _lines(messages: Iterable[Message]) -> Iterator[str]:
                 case ToolCall(name=name, raw=raw):
                     yield f"assistant calls {name}: {raw[:LONGEST]}"
                 case ToolResult():
-                    yield f"result{' (failed)' if block.is_error else ''}: {_shortened(block.text)}"
+                    yield f"result{' (failed)' if block.is_error else ''}: {_shorten(block.text)}"
                 case HostedBlock():
                     yield f"{message.role}: {block.line}"
                 case ReasoningBlock():
@@ -144,7 +144,7 @@ def _lines(messages: Iterable[Message]) -> Iterator[str]:
                     yield f"{message.role}: [{block.kind}]"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} [... {len(text) - LONGEST:,} characters left out]"
 
 

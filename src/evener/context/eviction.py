@@ -80,7 +80,7 @@ def plan_eviction(
     `prefix_bound`: sealed reasoning after a cut is dead, so it is cut, too. `excerpt` is how many characters stay of a result
     of the newest exchanges; None leaves them as they are.
     """
-    start = _protected(messages, rules.tail, tail, rates)
+    start = _find_protected(messages, rules.tail, tail, rates)
     found: list[tuple[int, ContextCut, float, str]] = []
     saved = 0.0
     for step in _steps(messages, start, rates, rules, pinned, excerpt):
@@ -91,7 +91,7 @@ def plan_eviction(
     if not found:
         return Eviction()
     if prefix_bound:
-        found += _dying(messages, found, pinned)
+        found += _find_dying(messages, found, pinned)
         saved = sum(one[2] for one in found)
     found.sort(key=lambda one: (one[0], one[1].block, one[1].part))
     after = size_messages(messages[found[0][0] :], rates)
@@ -101,7 +101,7 @@ def plan_eviction(
     return Eviction(tuple(one[1] for one in found), saved, max(after - saved, 0.0), fresh, texts)
 
 
-def _protected(messages: Sequence[Message], exchanges: int, most: float, rates: TokenRates) -> int:
+def _find_protected(messages: Sequence[Message], exchanges: int, most: float, rates: TokenRates) -> int:
     """Return where the exchanges begin that are left as they are."""
     for kept in range(exchanges, 1, -1):
         start = tail_start(messages, kept)
@@ -130,7 +130,7 @@ def _steps(
             yield from _results(place, message, rates, rules.verbose, keep=0)
     for place, message in free:
         if place < start:
-            yield from _reasoning(place, message, rates)
+            yield from _find_reasoning(place, message, rates)
     if excerpt is not None:
         newest = [
             cut for place, one in free if place >= start for cut in _results(place, one, rates, 2 * excerpt, keep=excerpt)
@@ -176,7 +176,7 @@ def _cuttable(content: ResultContent, rates: TokenRates, most: int, keep: int) -
     return text, count_block(ToolResult("", (content,)), rates) * (1 - keep / len(text)) - PLACEHOLDER
 
 
-def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Found]:
+def _find_reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Found]:
     """Yield the reasoning of a message that has something else, too: else the turn would be empty."""
     if message.role != "assistant" or all([type(block) is ReasoningBlock for block in message.blocks]):
         return
@@ -185,7 +185,7 @@ def _reasoning(place: int, message: Message, rates: TokenRates) -> Iterator[Foun
             yield place, ContextCut(message.id, number, "reasoning"), count_block(block, rates) + rates.message, ""
 
 
-def _dying(messages: Sequence[Message], found: Sequence[Found], pinned: Container[str]) -> list[Found]:
+def _find_dying(messages: Sequence[Message], found: Sequence[Found], pinned: Container[str]) -> list[Found]:
     """Return the cuts of reasoning whose seal dies with the first of these cuts."""
     first = min(one[0] for one in found)
     known = {(one[1].message, one[1].block) for one in found}

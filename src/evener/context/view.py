@@ -74,15 +74,15 @@ class ContextView(msgspec.Struct, frozen=True):
         if self.transcript is None or before is after:
             return self
         new = after.since(before.head) if after.head is not before.head else ()
-        earlier = None if self.before is None else _grown(self.before, new, after)
-        return replace(self, transcript=_grown(self.transcript, new, after), before=earlier)
+        earlier = None if self.before is None else _extend(self.before, new, after)
+        return replace(self, transcript=_extend(self.transcript, new, after), before=earlier)
 
     def answered(self) -> "ContextView":
         """Return it after an answer, which counts what is there now."""
         return replace(self, recent=()) if self.recent else self
 
 
-def _grown(view: Transcript, new: tuple[Message, ...], after: Transcript) -> Transcript:
+def _extend(view: Transcript, new: tuple[Message, ...], after: Transcript) -> Transcript:
     view = view.extend(new) if new else view
     return view if view.system_blocks == after.system_blocks else view.with_system(after.system_blocks)
 

@@ -49,7 +49,7 @@ def _remote(options: HostedOptions) -> Declared:
     return {"type": "mcp", **place, "allowed_tools": list(options.tools), "require_approval": "never"}, {}, ""
 
 
-def _searched(options: HostedOptions) -> Declared:
+def _declare_search(options: HostedOptions) -> Declared:
     return {"type": "web_search", **({"filters": _only(options, "allowed_domains")} if options.domains else {})}, {}, ""
 
 
@@ -60,7 +60,7 @@ DECLARATIONS: Mapping[tuple[str, str], Mapping[str, Declare]] = {
             {"type": "web_search_20250305", "name": "web_search", **_only(given, "allowed_domains")}, {}, "",
         ),
     },
-    ("web_search", "openai_responses"): {"web_search": _searched},
+    ("web_search", "openai_responses"): {"web_search": _declare_search},
     ("web_search", "gemini"): {"google_search": _plain({"googleSearch": {}})},
     ("code_execution", "anthropic_messages"): {"code_execution_20250825": lambda _: (CODE, {}, "code-execution-2025-08-25")},
     ("code_execution", "openai_responses"): {

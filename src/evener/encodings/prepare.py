@@ -161,12 +161,12 @@ def _make_plan(ask: Ask, quirks: Quirks, wanted: EncodingName, source: tuple[obj
         wrapped=draft.wrapped,
         untouched=style is None and draft.is_as(ask),
         optional=optional_arguments(_specs(ask)) if strict else {},
-        examples=worked_examples(_shown(ask)) if offered and quirks.worked_examples else (),
+        examples=worked_examples(_list_callable(ask)) if offered and quirks.worked_examples else (),
         extra=draft.extra,
     )
 
 
-def _shown(ask: Ask) -> tuple[ToolSpec, ...]:
+def _list_callable(ask: Ask) -> tuple[ToolSpec, ...]:
     """Return the tools that may be called, those that must be called first."""
     named = [tool for tool in _specs(ask) if tool.name in ask.choice.names]
     return () if ask.choice.mode == "none" else tuple(named or _specs(ask))

@@ -74,7 +74,7 @@ def judge_by(toolbox: Toolbox, caller: Caller, policy: Policy | None) -> Judge:
 
 
 def _judge(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
-    asked = _asked(tool, call)
+    asked = _why_asked(tool, call)
     if policy is None and not tool.approval and not asked:
         return Judgement()
     full = with_defaults(tool, call.raw)
@@ -89,7 +89,7 @@ def _judge(tool: Tool, call: ToolCall, policy: Policy | None) -> Judgement:
     return Judgement() if full is None and found.verdict == "ask" else found
 
 
-def _asked(tool: Tool, call: ToolCall) -> str:
+def _why_asked(tool: Tool, call: ToolCall) -> str:
     """Return why a call needs approval even if a policy allows it; empty if it does not."""
     given = call.args.get(tool.asks) if tool.asks and call.parses else None
     if not given:

@@ -193,7 +193,7 @@ async def diff_of(store: Store, thread: str, a: str, b: str) -> Diff:
     for log in (a, b):
         if log not in known:
             raise UsageError(f"Log {log!r} is no branch of thread {thread}. Its branches: {', '.join(known)}.")
-    at = _parting(_path(a, known), _path(b, known))
+    at = _find_parting(_path(a, known), _path(b, known))
     ours, theirs = await store.read(a), await store.read(b)
     common = fold(ours[:at]).transcript
     count = len(common)
@@ -214,7 +214,7 @@ def _path(log: str, known: dict[str, Branch]) -> list[tuple[str, int]]:
     return found[::-1]
 
 
-def _parting(a: Sequence[tuple[str, int]], b: Sequence[tuple[str, int]]) -> int:
+def _find_parting(a: Sequence[tuple[str, int]], b: Sequence[tuple[str, int]]) -> int:
     at = 0
     for (ours, until), (theirs, upto) in zip(a, b, strict=False):
         if ours != theirs:

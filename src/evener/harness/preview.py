@@ -108,7 +108,7 @@ async def compile_request(
     state = apply(state, ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=notices))
     transcript = await media.inline(state.view, dict(state.media), remote=model.fetches)
     ask = _affordable(model, agent.ask(model, transcript, state), setup, state, notes)
-    made = _write(model, _resting(ask, rest, notes), rest.losses if rest else (), notes)
+    made = _write(model, _leave_out_stored(ask, rest, notes), rest.losses if rest else (), notes)
     try:
         refuse(made.losses, ask.refuse_losses | agent.refuse_losses)
     except LossRefused as error:
@@ -116,7 +116,7 @@ async def compile_request(
     return made
 
 
-def _resting(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
+def _leave_out_stored(ask: Ask, rest: Rest | None, notes: list[str]) -> Ask:
     """Return the ask without the messages that the provider stores."""
     if rest is None:
         return ask
@@ -170,7 +170,7 @@ def _at_request(state: RunState, setup: Setup, notes: list[str]) -> tuple[RunSta
             case (SettleCall() | RefuseCall(), *_) if (known := _settle_known(steps)) is not None:
                 state = fold(known, state)
             case _:
-                notes += _missing(steps, state)
+                notes += _note_missing(steps, state)
                 break
     return state, place_of(state, setup), ()
 
@@ -189,7 +189,7 @@ def _settle_known(steps: Sequence[Step]) -> list[ev.Event] | None:
     return found
 
 
-def _missing(steps: Sequence[Step], state: RunState) -> list[str]:
+def _note_missing(steps: Sequence[Step], state: RunState) -> list[str]:
     """Return notes about steps before the request whose results the preview does not contain."""
     runs = [step.call.name for step in steps if isinstance(step, RunTool)]
     if runs:

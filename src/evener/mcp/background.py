@@ -20,7 +20,7 @@ class BackgroundLoop:
 
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
         """Start the work on the loop, from any thread. Cancelling the future cancels the work."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
+        return asyncio.run_coroutine_threadsafe(work, self._ensure_running())
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """Run the work on the loop, and wait for it on the present loop."""
@@ -34,7 +34,7 @@ class BackgroundLoop:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _ensure_running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -97,7 +97,7 @@ class McpConnection:
         try:
             async with asyncio.timeout(limit + self.server.connect_timeout + waits):
                 for left in reversed(range(TRIES)):
-                    client = await self._connected()
+                    client = await self._connect()
                     try:
                         async with asyncio.timeout(limit + waits):
                             return await work(client)
@@ -137,7 +137,7 @@ class McpConnection:
     def _named(self) -> str:
         return f"The MCP server {self.server.name!r}"
 
-    async def _connected(self) -> Client:
+    async def _connect(self) -> Client:
         async with self._lock:
             live = self._live
             if live is not None and not live.ended and live.task is not None and not live.task.done():
@@ -174,7 +174,7 @@ class McpConnection:
         """Hold the connection open in one task: the SDK requires that the task that opened it closes it."""
         try:
             async with Client(
-                self._watched(live) if self.server.inside is None else self.server.inside,  # type: ignore[arg-type]
+                self._watch_streams(live) if self.server.inside is None else self.server.inside,  # type: ignore[arg-type]
                 client_info=Implementation(name="evener", version=__version__),
                 read_timeout_seconds=self.server.timeout,
                 message_handler=self._note,
@@ -191,7 +191,7 @@ class McpConnection:
             live.ended = True
 
     @asynccontextmanager
-    async def _watched(self, live: _Live) -> AsyncIterator[TransportStreams]:
+    async def _watch_streams(self, live: _Live) -> AsyncIterator[TransportStreams]:
         """Yield the streams of the transport. Malformed answers are repaired; the end of the streams is recorded."""
         async with self._transport() as (read, write):
             forward, out = anyio.create_memory_object_stream[SessionMessage | Exception](0)

@@ -192,11 +192,11 @@ def _next_reply(transcript: Transcript) -> Reply:
     asked = msgspec.json.decode(prompt, type=ServerQuestion)
     results = {one.call_id: one for message in transcript.messages for one in message.blocks if isinstance(one, ToolResult)}
     if asked.kind == "sampling":
-        return _next_of_sampling(asked, results)
+        return _continue_sampling(asked, results)
     return _next_of_form(asked, results)
 
 
-def _next_of_sampling(asked: ServerQuestion, results: Mapping[str, ToolResult]) -> Reply:
+def _continue_sampling(asked: ServerQuestion, results: Mapping[str, ToolResult]) -> Reply:
     if SAMPLE not in results:
         return _call(ToolCall(SAMPLE, name_sampling(asked.server), _json(asked.body)))
     result = results[SAMPLE]
@@ -222,10 +222,10 @@ def _next_of_form(asked: ServerQuestion, results: Mapping[str, ToolResult]) -> R
         calls.append(ToolCall(f"field-{number}-{len(tries)}", ASK_USER, _json(field.question(asked, wrong))))
     if calls:
         return _call(*calls)
-    return _end(_json(_accepted(asked, found)))
+    return _end(_json(_accept(asked, found)))
 
 
-def _accepted(asked: ServerQuestion, found: dict[str, object]) -> Fields:
+def _accept(asked: ServerQuestion, found: dict[str, object]) -> Fields:
     if found.pop(CONFIRM, True) is False:
         return {"action": "decline"}
     return {"action": "accept", "content": found} if asked.kind == "form" else {"action": "accept"}

@@ -75,7 +75,7 @@ def make_server(harness: Harness, *, approve: bool = False) -> Server[object]:
         if params.name != ask and params.name not in served:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
         with _trace_of(params):
-            async with _telling(context) as report:
+            async with _report_progress(context) as report:
                 if params.name == ask:
                     return await _ask(harness, given, report)
                 call = ToolCall(new_id(), params.name, msgspec.json.encode(given).decode())
@@ -108,7 +108,7 @@ async def _list_no_templates(_: Context, __: PaginatedRequestParams | None) -> L
 
 
 @asynccontextmanager
-async def _telling(context: Context) -> AsyncIterator[Callable[[Progress], None]]:
+async def _report_progress(context: Context) -> AsyncIterator[Callable[[Progress], None]]:
     """Yield a function that reports progress to the caller, from any thread. All of it is sent, in order, before the result."""
     loop = asyncio.get_running_loop()
     waiting: asyncio.Queue[Progress | None] = asyncio.Queue()

@@ -136,13 +136,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, step)
         with suppress(TimeoutError):
-            await asyncio.wait_for(_drained(process), GRACE)
+            await asyncio.wait_for(_drain(process), GRACE)
             break
     with suppress(AttributeError):
         process._transport.close()  # type: ignore[attr-defined]  # pipes that a grandchild holds open stay else
 
 
-async def _drained(process: asyncio.subprocess.Process) -> None:
+async def _drain(process: asyncio.subprocess.Process) -> None:
     """Wait until the process has ended, and discard its output: a full pipe would keep it from ending."""
     pipes = (pipe for pipe in (process.stdout, process.stderr) if pipe is not None)
     await asyncio.gather(process.wait(), *map(_discard, pipes))

@@ -118,7 +118,7 @@ class _PlainStream:
             specs.append(final_tool(output, [tool.name for tool in specs]))
         began = monotonic()
         try:
-            reply = await self._called(ask.transcript, specs)
+            reply = await self._call(ask.transcript, specs)
         except EvenerError:
             raise
         except Exception as error:
@@ -135,7 +135,7 @@ class _PlainStream:
         )  # fmt: skip
         return reply
 
-    async def _called(self, transcript: Transcript, specs: Sequence[ToolSpec]) -> object:
+    async def _call(self, transcript: Transcript, specs: Sequence[ToolSpec]) -> object:
         complete = self._provider.complete
         if asyncio.iscoroutinefunction(complete):
             return await complete(transcript, specs)

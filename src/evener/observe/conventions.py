@@ -225,10 +225,10 @@ def _describe(block: Block) -> dict[str, object]:
         case ImageBlock() | DocumentBlock():
             return _media(block)
         case HostedBlock():
-            return _hosted(block)
+            return _describe_hosted(block)
 
 
-def _hosted(block: HostedBlock) -> dict[str, object]:
+def _describe_hosted(block: HostedBlock) -> dict[str, object]:
     """Return what a provider's own tool did: the provider's word for it, and one line."""
     try:
         kind = msgspec.json.decode(block.raw, type=_Typed).type or block.wire

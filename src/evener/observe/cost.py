@@ -106,7 +106,7 @@ def price(
     if _is_own(provider, url):
         return Cost(why=FREE)
     if not usage.total:
-        return _unknown(f"{provider}:{model} reported no token counts.")
+        return _unknown_cost(f"{provider}:{model} reported no token counts.")
     return _look_up(usage, provider, model, url, hour_writes, at)
 
 
@@ -135,10 +135,10 @@ def _is_own(provider: str, url: str) -> bool:
 
 def _look_up(usage: Usage, provider: str, model: str, url: str, hour_writes: bool, at: datetime | None) -> Cost:
     if _load_price_list() is None:
-        return _unknown(INSTALL)
+        return _unknown_cost(INSTALL)
     seller = SELLERS.get(provider)
     if seller is None and not url:
-        return _unknown(f"The price list has no provider {provider!r}.")
+        return _unknown_cost(f"The price list has no provider {provider!r}.")
     try:
         quarter = int(time()) // QUARTER
         linear = None if at else _look_up_rates(seller or "", "" if seller else url, model, hour_writes, quarter)
@@ -148,9 +148,9 @@ def _look_up(usage: Usage, provider: str, model: str, url: str, hour_writes: boo
             return Cost(linear.total(usage))
         return Cost(_calculate(usage, seller or "", "" if seller else url, model, hour_writes=hour_writes, at=at))
     except LookupError:
-        return _unknown(f"The price list does not know {provider}:{model}.")
+        return _unknown_cost(f"The price list does not know {provider}:{model}.")
     except ValueError:  # counts that contradict each other, such as more tokens read from the cache than there were
-        return _unknown(f"The token counts of {provider}:{model} do not add up.")
+        return _unknown_cost(f"The token counts of {provider}:{model} do not add up.")
 
 
 class _Rates(msgspec.Struct, frozen=True):
@@ -216,7 +216,7 @@ def _calculate(usage: Usage, seller: str, url: str, model: str, *, hour_writes: 
     return Decimal(library.calc_price(counted, model, genai_request_timestamp=at, **where).total_price)
 
 
-def _unknown(why: str) -> Cost:
+def _unknown_cost(why: str) -> Cost:
     return Cost(exact=False, why=why)
 
 

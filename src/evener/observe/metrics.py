@@ -47,11 +47,11 @@ class Metrics:
                 case ev.ModelCalled():
                     model = event.model
                 case ev.Replied():
-                    self._replied(event, _who(model))
+                    self._count_reply(event, _who(model))
                 case ev.ModelFailed(error=error):
                     self._count("evener_errors_total", (*_who(model), ("error_type", error)))
                 case ev.Compacted() | ev.CompactionFailed():
-                    self._compacted(event, _who(event.model or model))
+                    self._count_compaction(event, _who(event.model or model))
                 case ev.CallStarted(call=call, tool=tool):
                     tools[call] = tool
                 case ev.CallFinished(call=call, outcome=outcome, seconds=seconds) if call in tools:
@@ -61,18 +61,18 @@ class Metrics:
                 case ev.Finished(cause=cause):
                     self._count("evener_runs_total", (("cause", cause),))
 
-    def _replied(self, event: ev.Replied, who: Labels) -> None:
+    def _count_reply(self, event: ev.Replied, who: Labels) -> None:
         self._count("evener_requests_total", who)
-        self._used(event.message.usage or Usage(), event.cost, who)
+        self._count_usage(event.message.usage or Usage(), event.cost, who)
         self._time("evener_request_seconds", who, event.seconds)
         self._time("evener_first_token_seconds", who, event.first)
 
-    def _compacted(self, event: ev.Compacted | ev.CompactionFailed, who: Labels) -> None:
+    def _count_compaction(self, event: ev.Compacted | ev.CompactionFailed, who: Labels) -> None:
         outcome = "done" if isinstance(event, ev.Compacted) else "failed"
         self._count("evener_compactions_total", (*who, ("outcome", outcome)))
-        self._used(event.usage, event.cost, who)
+        self._count_usage(event.usage, event.cost, who)
 
-    def _used(self, usage: Usage, cost: Decimal, who: Labels) -> None:
+    def _count_usage(self, usage: Usage, cost: Decimal, who: Labels) -> None:
         self._count("evener_cost_usd_total", who, cost)
         kinds = (
             ("input", usage.input_total),
@@ -98,7 +98,9 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         lines: list[str] = []
         for name, (kind, help) in HELP.items():
-            found = [f"{name}{_written(labels)} {value}" for (one, labels), value in self._counters.items() if one == name]
+            found = [
+                f"{name}{_format_labels(labels)} {value}" for (one, labels), value in self._counters.items() if one == name
+            ]
             for (one, labels), counts in self._times.items():
                 if one == name:
                     found += self._histogram(name, labels, counts)
@@ -109,16 +111,17 @@ class Metrics:
     def _histogram(self, name: str, labels: Labels, counts: list[int]) -> list[str]:
         bounds = (*(f"{most:g}" for most in SECONDS), "+Inf")
         lines = [
-            f"{name}_bucket{_written((*labels, ('le', bound)))} {count}" for bound, count in zip(bounds, counts, strict=True)
+            f"{name}_bucket{_format_labels((*labels, ('le', bound)))} {count}"
+            for bound, count in zip(bounds, counts, strict=True)
         ]
         total = self._sums[name, labels]
-        return [*lines, f"{name}_sum{_written(labels)} {total}", f"{name}_count{_written(labels)} {counts[-1]}"]
+        return [*lines, f"{name}_sum{_format_labels(labels)} {total}", f"{name}_count{_format_labels(labels)} {counts[-1]}"]
 
 
 def _who(model: str) -> Labels:
     return (("provider", provider_name(model)), ("model", model.partition(":")[2] or model))
 
 
-def _written(labels: Labels) -> str:
+def _format_labels(labels: Labels) -> str:
     escaped = ((name, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) for name, value in labels)
     return "{" + ",".join(f'{name}="{value}"' for name, value in escaped) + "}" if labels else ""

@@ -150,7 +150,7 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
     root = _folder(start)
     if named:
         sheets = [_read_sheet(_expand(named, _home(environ)), root)]
-        return _merge(sheets, trusted=_trusted(sheets, _home(environ)))
+        return _merge(sheets, trusted=_list_trusted(sheets, _home(environ)))
     sheets = []
     folder = config_folder(environ)
     own = folder / "config.toml" if folder else None
@@ -158,8 +158,8 @@ def load_config(start: Path | None = None, *, environ: Mapping[str, str]) -> Con
         sheets.append(_read_sheet(own, root))
     found = _nearest(root, _home(environ))
     if not found or found == own:
-        return _merge(sheets, trusted=_trusted(sheets, _home(environ))) if sheets else _merge_none()
-    trusted = _trusted(sheets, _home(environ))
+        return _merge(sheets, trusted=_list_trusted(sheets, _home(environ))) if sheets else _merge_none()
+    trusted = _list_trusted(sheets, _home(environ))
     if str(found.parent.resolve()) in trusted:
         return _merge([*sheets, _read_sheet(found, root)], project=str(found.parent), trusted=trusted)
     return _merge([*sheets, _restrict(_read_sheet(found, root))], trusted=trusted)
@@ -270,7 +270,7 @@ def _parse_policy(file: str, document: Table, root: Path | None) -> tuple[Policy
 # What a project's file may not set.
 
 
-def _trusted(sheets: Iterable[Sheet], home: Path | None) -> tuple[str, ...]:
+def _list_trusted(sheets: Iterable[Sheet], home: Path | None) -> tuple[str, ...]:
     """Return the folders that the user's own file trusts. No other file counts: a project cannot declare itself trusted."""
     return tuple(str(_expand(one, home).resolve()) for sheet in sheets for one in sheet.settings.trusted)
 

@@ -260,9 +260,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def url(self, values: Mapping[str, str]) -> str:
         """Return the base URL with the account's own parts filled in, as named in `url_env`."""
-        return PLACEHOLDER.sub(lambda hit: self._filling(hit[1], values), self.base_url)
+        return PLACEHOLDER.sub(lambda hit: self._fill_variable(hit[1], values), self.base_url)
 
-    def _filling(self, name: str, values: Mapping[str, str]) -> str:
+    def _fill_variable(self, name: str, values: Mapping[str, str]) -> str:
         value = values.get(name, "")
         if FILLING.fullmatch(value):
             return value
@@ -572,10 +572,10 @@ def parse_model(text: str, *, rows: Rows, aliases: Mapping[str, str] = ALIASES) 
     name = resolve_alias(_check_name(text), aliases)
     cut = re.search("[:/]", name)
     if cut is None:
-        raise _no_provider_named(name, rows, aliases)
+        raise _refuse_provider(name, rows, aliases)
     provider, mark, model = name[: cut.start()].lower(), cut[0], name[cut.end() :]
     if not _is_provider(provider, rows):
-        raise _unknown_provider(name, provider, rows) if mark == ":" else _no_provider_named(name, rows, aliases)
+        raise _unknown_provider(name, provider, rows) if mark == ":" else _refuse_provider(name, rows, aliases)
     if not model:
         raise UsageError(f"{name!r} names a provider, but no model. {EXAMPLE}")
     return ModelName(provider, model)
@@ -626,7 +626,7 @@ def _unknown_provider(name: str, provider: str, rows: Rows) -> UsageError:
     )
 
 
-def _no_provider_named(name: str, rows: Rows, aliases: Mapping[str, str]) -> UsageError:
+def _refuse_provider(name: str, rows: Rows, aliases: Mapping[str, str]) -> UsageError:
     if _is_provider(name.lower(), rows):
         return UsageError(f"{name!r} is a provider; the model is missing. {EXAMPLE}")
     if name.lower().endswith(".gguf"):

@@ -173,12 +173,12 @@ class _Played(EvenerError):
 
 def failure_of(event: ev.ModelFailed) -> EvenerError:
     """Return the error of the recording, of its class."""
-    kind = _class_named(event.error, EvenerError) or (ProviderError if event.retry_after else EvenerError)
+    kind = _find_class(event.error, EvenerError) or (ProviderError if event.retry_after else EvenerError)
     made: type[_Played] = type(event.error, (_Played, kind), {})
     return made(event)
 
 
-def _class_named(name: str, kind: type[EvenerError]) -> type[EvenerError] | None:
+def _find_class(name: str, kind: type[EvenerError]) -> type[EvenerError] | None:
     if kind.__name__ == name:
         return kind
-    return next((found for below in kind.__subclasses__() if (found := _class_named(name, below)) is not None), None)
+    return next((found for below in kind.__subclasses__() if (found := _find_class(name, below)) is not None), None)

@@ -56,11 +56,11 @@ def _judge(tape: Tape, call: ToolCall, digest: str) -> Judgement:
                 if found is not None:
                     return Judgement("ask", found.rule, found.why, digest)
             case ev.CallStarted(call=id, rule=rule) if id == call.id:
-                return Judgement(_was_asked(tape, call), rule, "", digest)
+                return Judgement(_find_verdict(tape, call), rule, "", digest)
             case ev.CallFinished(call=id) if id == call.id:
-                verdict = "deny" if event.denied else _was_asked(tape, call)
+                verdict = "deny" if event.denied else _find_verdict(tape, call)
                 return Judgement(verdict, event.rule, event.why if event.denied else "", digest)
-    return Judgement(_was_asked(tape, call), "", "", digest)
+    return Judgement(_find_verdict(tape, call), "", "", digest)
 
 
 def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
@@ -71,7 +71,7 @@ def _of_batch(events: Iterable[ev.Event]) -> Iterator[ev.Event]:
         yield event
 
 
-def _was_asked(tape: Tape, call: ToolCall) -> str:
+def _find_verdict(tape: Tape, call: ToolCall) -> str:
     """Return "ask" if the recording has a question about this call before this point, else "allow"."""
     for place in range(tape.at - 1, -1, -1):
         match tape.recorded[place]:

@@ -149,7 +149,7 @@ class _Replay:
             media=RecordedMedia(tape),
             answers={},
             budget=budget_of(found, state, agent.setup.limits),
-            show=_unseen,
+            show=_discard,
             clock=tape,
         )
 
@@ -237,6 +237,6 @@ def _due(event: ev.Event, state: RunState) -> ev.Event:
             return event
 
 
-def _unseen(event: st.StreamEvent) -> None:
+def _discard(event: st.StreamEvent) -> None:
     """Show nothing: no caller watches."""
     del event

@@ -78,7 +78,7 @@ def agree(connection: "sqlite3.Connection", path: Path, cipher: Cipher | None, *
             f"The store {path} was made with the cipher {noted.get('cipher')!r} and was opened {given}. Nothing was read or "
             "changed. Give the store that cipher, with its key."
         )
-    if not _proven(cipher, noted.get("cipher_proof", "")):
+    if not _is_proof(cipher, noted.get("cipher_proof", "")):
         raise WrongCipher(
             f"The store {path} was made with another key for the cipher {cipher.name!r}. Nothing was read or changed. "
             "Give the cipher the key of this store."
@@ -118,7 +118,7 @@ def naming_key(connection: "sqlite3.Connection", cipher: Cipher) -> bytes:
     return open_sealed(cipher, bytes.fromhex(found[0]), ABOUT_NAMES) if found else b""
 
 
-def _proven(cipher: Cipher, proof: str) -> bool:
+def _is_proof(cipher: Cipher, proof: str) -> bool:
     try:
         return cipher.open(bytes.fromhex(proof), ABOUT_PROOF) == PROOF
     except Exception:

@@ -35,7 +35,7 @@ OPTIONS = (
 def find_programs() -> Path | None:
     """Return the folder with `initdb` and `postgres`; None where there is none."""
     given = os.environ.get("EVENER_POSTGRES")
-    for folder in [Path(given)] if given else [*_wheels(), *_installed()]:
+    for folder in [Path(given)] if given else [*_wheels(), *_list_installed()]:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     return None
@@ -47,7 +47,7 @@ def _wheels() -> list[Path]:
     return [path / "pginstall" / "bin" for path in places]
 
 
-def _installed() -> list[Path]:
+def _list_installed() -> list[Path]:
     newest_first = sorted(SYSTEM.glob("*/bin"), reverse=True)
     there = shutil.which("postgres")
     return [*newest_first, *([Path(there).parent] if there else [])]
@@ -88,7 +88,7 @@ class PostgresServer:
     @property
     def processes(self) -> tuple[int, ...]:
         """Return the ids of all its processes."""
-        return (self.pid, *_children(self.pid)) if self._process is not None else ()
+        return (self.pid, *_list_children(self.pid)) if self._process is not None else ()
 
     def __enter__(self) -> "PostgresServer":
         words = ["-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"]
@@ -161,7 +161,7 @@ def _server_user() -> int | None:
     return None
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

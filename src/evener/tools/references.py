@@ -192,7 +192,7 @@ def _list_meetings(node: Schema, part: object, tried: Sequence[str]) -> Iterator
 
 
 def _list_of_fields(node: Schema, part: Mapping[str, object]) -> Iterator[tuple[Step, object, object]]:
-    fields, patterns = _named(node, "properties"), _named(node, "patternProperties")
+    fields, patterns = _get_map(node, "properties"), _get_map(node, "patternProperties")
     others, names = node.get("additionalProperties"), node.get("propertyNames")
     if not (fields or patterns or others or names):
         return
@@ -212,7 +212,7 @@ def _list_of_items(node: Schema, part: list[object], contained: object) -> Itera
         yield number, inner, contained
 
 
-def _named(node: Schema, keyword: str) -> Mapping[str, object]:
+def _get_map(node: Schema, keyword: str) -> Mapping[str, object]:
     found = node.get(keyword)
     return found if isinstance(found, Mapping) else {}
 

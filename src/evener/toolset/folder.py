@@ -314,7 +314,7 @@ def _walk(root: int, path: str) -> int:
 def _replace(parent: int, name: str, body: bytes, *, shown: str, fresh: int | None) -> None:
     temporary = f".evener-{token_hex(8)}"
     try:
-        mode, owner = _owned_by(parent, name, shown) or (0o666 & ~_umask() if fresh is None else fresh & 0o777, (-1, -1))
+        mode, owner = _read_owner(parent, name, shown) or (0o666 & ~_umask() if fresh is None else fresh & 0o777, (-1, -1))
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=parent)
     except OSError as error:
         raise _refusal(shown, error) from None
@@ -334,7 +334,7 @@ def _replace(parent: int, name: str, body: bytes, *, shown: str, fresh: int | No
             os.unlink(temporary, dir_fd=parent)
 
 
-def _owned_by(parent: int, name: str, shown: str) -> tuple[int, tuple[int, int]] | None:
+def _read_owner(parent: int, name: str, shown: str) -> tuple[int, tuple[int, int]] | None:
     """Return mode and owner of the file that will be replaced; None if there is none."""
     try:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)

@@ -19,24 +19,24 @@ from evener.transcript.ask import HostedTool
 
 def web_search(domains: Iterable[str] = ()) -> HostedTool:
     """Search the web; with `domains`, only these sites."""
-    return _hosted("web_search", HostedOptions(domains=_texts(domains, "domains")))
+    return _make_hosted("web_search", HostedOptions(domains=_texts(domains, "domains")))
 
 
 def file_search(*stores: str) -> HostedTool:
     """Search the files in these stores of the provider, by their ids or names."""
     if not stores:
         raise UsageError("file_search needs the id of at least one store at the provider, as in file_search('vs_123').")
-    return _hosted("file_search", HostedOptions(stores=_texts(stores, "stores")))
+    return _make_hosted("file_search", HostedOptions(stores=_texts(stores, "stores")))
 
 
 def code_execution() -> HostedTool:
     """Run code on a machine of the provider."""
-    return _hosted("code_execution", HostedOptions())
+    return _make_hosted("code_execution", HostedOptions())
 
 
 def image_generation() -> HostedTool:
     """Make images."""
-    return _hosted("image_generation", HostedOptions())
+    return _make_hosted("image_generation", HostedOptions())
 
 
 def remote_mcp(url: str, *, name: str, tools: Iterable[str]) -> HostedTool:
@@ -55,7 +55,7 @@ def remote_mcp(url: str, *, name: str, tools: Iterable[str]) -> HostedTool:
         )
     if not name or not allowed:
         raise UsageError("remote_mcp needs a name for the server, and the names of the tools that may be called.")
-    return _hosted("remote_mcp", HostedOptions(server=name, url=url, tools=allowed))
+    return _make_hosted("remote_mcp", HostedOptions(server=name, url=url, tools=allowed))
 
 
 NAMED = {"web_search": web_search, "code_execution": code_execution, "image_generation": image_generation}
@@ -74,7 +74,7 @@ def hosted_named(names: Iterable[str]) -> list[HostedTool]:
     return found
 
 
-def _hosted(kind: str, options: HostedOptions) -> HostedTool:
+def _make_hosted(kind: str, options: HostedOptions) -> HostedTool:
     return HostedTool("", msgspec.json.encode(options).decode(), kind)
 
 

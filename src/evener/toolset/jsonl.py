@@ -70,7 +70,7 @@ class JsonlTools:
         limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS, description="the most rows to show")] = 20,
     ) -> str:
         """Search a file of JSON lines: rows whose fields fulfil conditions, shown with their line numbers."""
-        wanted = _bounded(conditions or [])
+        wanted = _check_count(conditions or [])
         tests = [_test(one) for one in wanted]
         around = _compile(snippet) if snippet else None
         shown: list[str] = []
@@ -138,7 +138,7 @@ def needle_of(conditions: Sequence[RowCondition]) -> str:
     JSON can write a character as itself or as an escape. So a line also passes if it has an unnecessary escape. If case is
     ignored, a line with a character beyond ASCII passes, too, because some of them equal ASCII letters then.
     """
-    found = [one for condition in conditions for one in _needed(condition)]
+    found = [one for condition in conditions for one in _find_needed(condition)]
     if not found:
         return ""
     of_value, text, folds = max(found, key=lambda one: (one[0], len(one[1])))
@@ -146,7 +146,7 @@ def needle_of(conditions: Sequence[RowCondition]) -> str:
     return rf"(?i:{quoted})|[\x80-\xff]|\\[u/]" if of_value and folds else rf"(?:{quoted})|\\[u/]"
 
 
-def _needed(condition: RowCondition) -> Iterator[tuple[bool, bytes, bool]]:
+def _find_needed(condition: RowCondition) -> Iterator[tuple[bool, bytes, bool]]:
     """Yield the texts that a matching line must contain: whether each is a value, the text in JSON, and whether case is
     ignored.
     """
@@ -235,7 +235,7 @@ def _test(condition: RowCondition) -> _Test:
     return _Test(condition, pattern, when)
 
 
-def _bounded(conditions: list[RowCondition]) -> list[RowCondition]:
+def _check_count(conditions: list[RowCondition]) -> list[RowCondition]:
     if len(conditions) > MOST_CONDITIONS:
         raise ModelRetry(f"{len(conditions)} conditions are too many; at most {MOST_CONDITIONS}.")
     return conditions

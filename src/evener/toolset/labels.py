@@ -96,10 +96,10 @@ def guard_mixing(tools: Iterable[Tool], hosted: Iterable[HostedTool] = ()) -> tu
 
 def guard_labelled(tools: Iterable[object], hosted: Iterable[HostedTool] = ()) -> list[object]:
     """Do the same as `guard_mixing`, but ignore tools without labels."""
-    return _guard(tuple(tools), tuple(hosted), _labelled_traits)
+    return _guard(tuple(tools), tuple(hosted), _find_traits)
 
 
-def _labelled_traits(tool: object) -> tuple[Trait, ...]:
+def _find_traits(tool: object) -> tuple[Trait, ...]:
     known = label_of(tool) if isinstance(tool, Tool) else None
     return () if known is None else known.traits
 

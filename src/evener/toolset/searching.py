@@ -60,7 +60,7 @@ class SearchTools:
             for name in names:
                 below = name if where == "." else f"{where}/{name}"
                 if wanted.match(_relative(below, real)) and not self.folder.fence.refuse(below, "read"):
-                    found.append((_changed(fd, name), below))
+                    found.append((_read_mtime(fd, name), below))
         found.sort(key=lambda one: (-one[0], one[1]))
         more = f"\n[{len(found) - limit:,} more; narrow the pattern]" if len(found) > limit else ""
         return "\n".join(name for _, name in found[:limit]) + more if found else f"No file fits {pattern}."
@@ -81,7 +81,7 @@ class SearchTools:
         start = self._real(path)
         lines = self._by_ripgrep(pattern, start, glob, ignore_case, context, limit) if self._ripgrep else None
         if lines is None:
-            lines = self._by_reading(pattern, start, glob, ignore_case, context, limit)
+            lines = self._search_by_reading(pattern, start, glob, ignore_case, context, limit)
         if not lines:
             return f"No line fits {pattern!r}" + (f" in files that fit {glob}." if glob else ".")
         shown = [line if len(line) <= LONGEST else f"{line[:LONGEST]}..." for line in lines[:limit]]
@@ -101,7 +101,7 @@ class SearchTools:
             raise ModelRetry(f"The pattern cannot be used: {told[:500]}")
         return kept.lines
 
-    def _by_reading(self, pattern: str, start: str, glob: str, ignore_case: bool, context: int, limit: int) -> list[str]:
+    def _search_by_reading(self, pattern: str, start: str, glob: str, ignore_case: bool, context: int, limit: int) -> list[str]:
         try:
             wanted = compile_pattern(pattern, ignore_case=ignore_case)
         except Unsupported as error:
@@ -276,7 +276,7 @@ def _relative(path: str, start: str) -> str:
     return path if start == "." else path.removeprefix(f"{start}/")
 
 
-def _changed(fd: int, name: str) -> float:
+def _read_mtime(fd: int, name: str) -> float:
     try:
         return os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime
     except OSError:

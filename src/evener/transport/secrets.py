@@ -229,7 +229,7 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
     text = re.sub("|".join(re.escape(form) for form in longest_first), REDACTED, text, flags=re.IGNORECASE)
     for form in longest_first:
         if len(form) > BEGINNING:
-            text = _without_beginning(text, form.lower())
+            text = _cut_beginnings(text, form.lower())
     return text
 
 
@@ -281,7 +281,7 @@ def forms_of(secret: str) -> set[str]:
     return {secret} | quoted | lower | escaped | slashed | set(_encode(content))
 
 
-def _without_beginning(text: str, form: str) -> str:
+def _cut_beginnings(text: str, form: str) -> str:
     """Return the text without beginnings of this secret that are long enough."""
     pieces, at = [], 0
     for found in re.finditer(re.escape(form[:BEGINNING]), text, re.IGNORECASE):

@@ -111,23 +111,23 @@ class Conversation:
     def _take(self, event: ev.Event) -> None:
         match event:
             case ev.Prompted() | ev.Steered() | ev.Imported():
-                self._said(event)
+                self._add_message(event)
             case ev.ModelCalled() | ev.Replied() | ev.ModelFailed():
-                self._answered(event)
+                self._add_request(event)
             case ev.CallStarted() | ev.CallFinished() | ev.CallPaused():
-                self._called(event)
+                self._add_call(event)
             case ev.ApprovalAsked() | ev.ApprovalDecided():
-                self._decided(event)
+                self._add_decision(event)
             case ev.Evicted() | ev.Compacted() | ev.CompactionFailed() | ev.ContextRestored() | ev.Pinned():
-                self._shortened(event)
+                self._add_cut(event)
             case ev.Resumed(results=results):
                 self._note(event, "Another process took over the run.")
                 for result in results:
-                    self._called(result)
+                    self._add_call(result)
             case _:
                 self._went(event)
 
-    def _said(self, event: ev.Prompted | ev.Steered | ev.Imported) -> None:
+    def _add_message(self, event: ev.Prompted | ev.Steered | ev.Imported) -> None:
         match event:
             case ev.Imported(messages=messages):
                 for place, message in enumerate(messages):
@@ -143,7 +143,7 @@ class Conversation:
         item.erased = any(piece.text == ERASED for piece in pieces)
         return item
 
-    def _answered(self, event: ev.ModelCalled | ev.Replied | ev.ModelFailed) -> None:
+    def _add_request(self, event: ev.ModelCalled | ev.Replied | ev.ModelFailed) -> None:
         match event:
             case ev.ModelCalled():
                 self._model = event.model
@@ -177,7 +177,7 @@ class Conversation:
         item.status, item.erased = "asked", call.raw == ERASED
         self._calls[call.id] = item
 
-    def _called(self, event: ev.CallStarted | ev.CallFinished | ev.CallPaused) -> None:
+    def _add_call(self, event: ev.CallStarted | ev.CallFinished | ev.CallPaused) -> None:
         item = self._calls.get(event.call)
         if item is None:
             return
@@ -199,7 +199,7 @@ class Conversation:
                     item.status = "denied" if event.denied else "cancelled by a hook"
                     item.problems = (event.why,) if event.why else ()
 
-    def _decided(self, event: ev.ApprovalAsked | ev.ApprovalDecided) -> None:
+    def _add_decision(self, event: ev.ApprovalAsked | ev.ApprovalDecided) -> None:
         match event:
             case ev.ApprovalAsked(questions=questions):
                 for one in questions:
@@ -214,7 +214,7 @@ class Conversation:
                 item.pieces = [_text(event.why, "why")] if event.why else []
                 item.arguments = _text(event.arguments, "arguments") if event.arguments else None
 
-    def _shortened(self, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned) -> None:
+    def _add_cut(self, event: ev.Evicted | ev.Compacted | ev.CompactionFailed | ev.ContextRestored | ev.Pinned) -> None:
         match event:
             case ev.Evicted():
                 kinds = ", ".join(

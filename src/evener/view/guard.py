@@ -44,13 +44,13 @@ class Guard:
         if scope["type"] != "http" or not self._may_pass(scope):
             await PlainTextResponse(REFUSED, 403)(scope, receive, _with_headers(send))
             return
-        path = "/" + _quoted_path(scope).split("/", 2)[2]  # still quoted: the id of a thread may hold a slash
+        path = "/" + _read_quoted_path(scope).split("/", 2)[2]  # still quoted: the id of a thread may hold a slash
         await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, _with_headers(send))
 
     def _may_pass(self, scope: Scope) -> bool:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host = headers.get(b"host", b"")
-        given = _quoted_path(scope).split("/", 2)
+        given = _read_quoted_path(scope).split("/", 2)
         if host not in self._hosts or len(given) < 3 or not hmac.compare_digest(given[1].encode(), self._token):
             return False
         origin = headers.get(b"origin")
@@ -62,7 +62,7 @@ class Guard:
         return scope["method"] in ("GET", "HEAD") or (scope["method"] == "POST" and _is_ours(headers))
 
 
-def _quoted_path(scope: Scope) -> str:
+def _read_quoted_path(scope: Scope) -> str:
     return bytes(scope["raw_path"]).decode("latin-1")
 
 

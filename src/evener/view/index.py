@@ -153,9 +153,9 @@ class ThreadIndex:
         if only is not None:
             return [line for line in chosen if line.thread in only]
         words = text.lower().split()
-        return [line for line in chosen if all(word in self._said(line) for word in words)] if words else chosen
+        return [line for line in chosen if all(word in self._find_text(line) for word in words)] if words else chosen
 
-    def _said(self, line: ListedThread) -> str:
+    def _find_text(self, line: ListedThread) -> str:
         """Return the text in which a filter searches. It is made on first use, because most lists are not searched."""
         found = self._words.get(line.log)
         if found is None:

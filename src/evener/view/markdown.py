@@ -58,21 +58,23 @@ def _convert(node: "SyntaxTreeNode") -> object:
         case "fence" | "code_block":
             return ["pre", {"lang": node.info.split(" ")[0][:20] if node.type == "fence" else ""}, [node.content]]
         case "heading":
-            return [node.tag, {}, _children(node)]
+            return [node.tag, {}, _convert_children(node)]
         case "link":
             url = str(node.attrs.get("href", ""))
             return (
-                ["a", {"href": url}, _children(node)] if url.startswith(SAFE) else ["span", {}, [*_children(node), f" ({url})"]]
+                ["a", {"href": url}, _convert_children(node)]
+                if url.startswith(SAFE)
+                else ["span", {}, [*_convert_children(node), f" ({url})"]]
             )
         case "image":  # never fetched: the page loads nothing from elsewhere
             return ["span", {}, [f"[image: {node.content} {node.attrs.get('src', '')}]"]]
         case "inline":
-            return ["", {}, _children(node)]
+            return ["", {}, _convert_children(node)]
         case kind:
             return [
                 NAMES.get(kind, "span"),
                 {},
-                _children(node) if node.children else [node.content] if _has_content(node) else [],
+                _convert_children(node) if node.children else [node.content] if _has_content(node) else [],
             ]
 
 
@@ -80,5 +82,5 @@ def _has_content(node: "SyntaxTreeNode") -> bool:
     return node.type not in ("hr", "hardbreak") and bool(node.content)
 
 
-def _children(node: "SyntaxTreeNode") -> list[object]:
+def _convert_children(node: "SyntaxTreeNode") -> list[object]:
     return [_convert(child) for child in node.children]

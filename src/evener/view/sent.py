@@ -137,8 +137,8 @@ async def rebuild(
     if not isinstance(called, ev.ModelCalled):
         raise UsageError(f"Event {n} is no request to a model. Give the number of one: the list of requests has them.")
     state = fold(events[:n])
-    resting = _resting(events, n) if called.rests is not None and not as_model else None
-    recorded = "" if as_model else _recorded(events[n:])
+    resting = _find_rest(events, n) if called.rests is not None and not as_model else None
+    recorded = "" if as_model else _find_digest(events[n:])
     name = as_model or called.model
     own = [model for model in models if model.name == name]
     tried = iter(own) if own else _open_tries(name, "" if as_model else _endpoint(events[n:]), wanted=bool(recorded))
@@ -173,7 +173,7 @@ def _open_tries(name: str, endpoint: str, *, wanted: bool) -> Iterator[Model]:
             yield open_offline(name, effort=effort)
 
 
-def _resting(events: Sequence[ev.Event], n: int) -> State:
+def _find_rest(events: Sequence[ev.Event], n: int) -> State:
     """Return the provider-side state that the request used: the last earlier message that the provider stores."""
     called = events[n - 1]
     assert isinstance(called, ev.ModelCalled)
@@ -194,7 +194,7 @@ def _endpoint(after: Iterable[ev.Event]) -> str:
     return ""
 
 
-def _recorded(after: Iterable[ev.Event]) -> str:
+def _find_digest(after: Iterable[ev.Event]) -> str:
     """Return the digest of the request, from the event of its answer or failure."""
     for event in after:
         if isinstance(event, ev.Replied | ev.ModelFailed):

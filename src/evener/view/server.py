@@ -162,7 +162,7 @@ class Viewer:
 
     # One log.
 
-    async def _opened(self, log: str, *, items: int = 0) -> OpenLog:
+    async def _open_log(self, log: str, *, items: int = 0) -> OpenLog:
         """Return the log with all its present events; with `items`, only as much of it as so many items need."""
         found = self._logs.get(log)
         if found is None:
@@ -193,7 +193,7 @@ class Viewer:
         params, log = request.query_params, request.path_params["log"]
         start = _number(params.get("start", "0"))
         end = start + min(_number(params.get("many", str(PAGE))), LARGEST_PAGE)
-        opened = await self._opened(log, items=0 if "since" in params or "near" in params else end)
+        opened = await self._open_log(log, items=0 if "since" in params or "near" in params else end)
         conversation = opened.conversation
         if "near" in params:
             found = conversation.near(_number(params["near"]))
@@ -215,7 +215,7 @@ class Viewer:
         return {"n": n, "event": found[0]}
 
     async def _events(self, request: Request) -> object:
-        opened = await self._opened(request.path_params["log"])
+        opened = await self._open_log(request.path_params["log"])
         start = max(0, _number(request.query_params.get("start", "0")))
         chosen = opened.events[start : start + PAGE]
         return {"events": len(opened.events), "start": start, "chosen": [_raw(event) for event in chosen]}
@@ -266,12 +266,12 @@ class Viewer:
         return {"at": found.at, "common": found.common, "a": sides[0], "b": sides[1]}
 
     async def _spans(self, request: Request) -> object:
-        opened = await self._opened(request.path_params["log"])
+        opened = await self._open_log(request.path_params["log"])
         spans = await asyncio.to_thread(fold_spans, list(opened.events), log=opened.log)
         return {"spans": spans[-SHOWN_SPANS:], "last": opened.events[-1].at if opened.events else 0.0}
 
     async def _requests(self, request: Request) -> object:
-        opened = await self._opened(request.path_params["log"])
+        opened = await self._open_log(request.path_params["log"])
         names = {event.model for event in opened.events if isinstance(event, ev.ModelCalled)}
         windows = {name: self._window(name) for name in names}
         return {"requests": await asyncio.to_thread(list_requests, list(opened.events), windows)}
@@ -284,7 +284,7 @@ class Viewer:
         return self._windows[name]
 
     async def _sent(self, request: Request) -> object:
-        opened = await self._opened(request.path_params["log"])
+        opened = await self._open_log(request.path_params["log"])
         n, other = request.path_params["n"], request.query_params.get("as", "")
         models = [one for one in self._harness.models if isinstance(one, Model)] if self._harness else []
         try:
@@ -317,13 +317,13 @@ class Viewer:
             if line.inside or line.group != "waiting":
                 continue  # what waits inside an agent is listed with the run around it
             try:
-                found = await self._waiting_in(line)
+                found = await self._describe_waiting(line)
             except EvenerError:
                 continue  # the list of threads says that it cannot be read
             waiting += [found] if found else []
         return {"waiting": waiting, "unread": unread}
 
-    async def _waiting_in(self, line: ListedThread) -> dict[str, object] | None:
+    async def _describe_waiting(self, line: ListedThread) -> dict[str, object] | None:
         state = await state_of(self.store, line.log)
         asked = keyed(approvals_of(state, line.log)) if state.finished is None else {}
         if not asked:
@@ -428,7 +428,7 @@ class Viewer:
         return StreamingResponse(export_lines(store, log), media_type="application/x-ndjson", headers=_as_file(log, "jsonl"))
 
     async def _export_html(self, request: Request) -> Response:
-        opened = await self._opened(request.path_params["log"])
+        opened = await self._open_log(request.path_params["log"])
         page = await asyncio.to_thread(write_document, opened.log, list(opened.conversation.items))
         return Response(page, media_type="text/html; charset=utf-8", headers=_as_file(opened.log, "html"))
 

@@ -123,7 +123,7 @@ class AgUiEncoder:
             self._spare = "" if kind == "reasoning" else self._spare
             self._open = Part(kind, id, [])
             self._parts.append(self._open)
-            yield from _opening(self._open)
+            yield from _open_part(self._open)
         self._open.pieces.append(text)
         prefix = "TEXT_MESSAGE" if kind == "text" else "REASONING_MESSAGE"
         yield {"type": f"{prefix}_CONTENT", "messageId": self._open.id, "delta": text}
@@ -254,7 +254,7 @@ def _custom(name: str, value: object) -> Frame:
     return {"type": "CUSTOM", "name": f"evener.{name}", "value": value}
 
 
-def _opening(part: Part) -> Iterator[Frame]:
+def _open_part(part: Part) -> Iterator[Frame]:
     if part.kind == "text":
         yield {"type": "TEXT_MESSAGE_START", "messageId": part.id, "role": "assistant"}
     else:

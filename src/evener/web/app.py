@@ -73,7 +73,7 @@ class _EventResponse(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope
-        tasks = {asyncio.create_task(self.stream_response(send)), asyncio.create_task(_disconnected(receive))}
+        tasks = {asyncio.create_task(self.stream_response(send)), asyncio.create_task(_await_disconnect(receive))}
         try:
             await asyncio.wait(tasks, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -83,7 +83,7 @@ class _EventResponse(StreamingResponse):
             await self._events.aclose()
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -208,7 +208,7 @@ async def _read_body(request: Request) -> dict[str, object]:
         raise _Refused(400, "The request is no JSON object.") from None
 
 
-async def _nothing(request: Request) -> Response:
+async def _answer_nothing(request: Request) -> Response:
     """Answer a chat that wants to reconnect to a stream: there is none, because a disconnect cancels the run."""
     del request
     return Response(status_code=204)
@@ -234,7 +234,7 @@ def make_app(
     pages = _Pages(harness, by=by, seconds=seconds, most_runs=most_runs)
     routes = [
         Route("/api/chat", pages.chat, methods=["POST"]),
-        Route("/api/chat/{id}/stream", _nothing),
+        Route("/api/chat/{id}/stream", _answer_nothing),
         Route("/ag-ui", pages.ag_ui, methods=["POST"]),
     ]
     shared = Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["POST"], allow_headers=["*"])

@@ -78,7 +78,7 @@ def key_findings(config: Config, environ: Mapping[str, str]) -> Iterator[CheckFi
     yield from _file_findings(file)
     yield from _variable_findings(config, environ)
     for row, key in find_keys(config, environ):
-        missing = _missing(row, environ, file)
+        missing = _describe_missing(row, environ, file)
         if missing:
             yield CheckFinding(f"key of {row.name}", "note", f"{key.source}, but this provider needs more", missing)
         else:
@@ -149,7 +149,7 @@ def find_keys(config: Config, environ: Mapping[str, str]) -> list[tuple[Provider
     return found
 
 
-def _missing(row: Provider, environ: Mapping[str, str], file: Path | None) -> str:
+def _describe_missing(row: Provider, environ: Mapping[str, str], file: Path | None) -> str:
     """Return what else the provider needs, as a sentence; empty if nothing."""
     try:
         row.url(account_values(row, environ=environ, file=file))
@@ -167,7 +167,7 @@ def _model_findings(config: Config, environ: Mapping[str, str], file: Path | Non
     row = config.rows.provider(name.provider)
     try:
         require_key(row, environ=environ, file=file)
-        problem = _missing(row, environ, file)
+        problem = _describe_missing(row, environ, file)
     except UsageError as error:
         problem = str(error)
     if problem:

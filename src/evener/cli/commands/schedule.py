@@ -36,7 +36,7 @@ async def _manage(harness: Harness, prompt: str, name: str, every: float, cron: 
             made = make_schedule(name, harness.name, prompt, every=every, cron=cron)
             if not await tables.put_schedule(made):
                 raise UsageError(f"There is a schedule {name!r} already. Remove it first, or give another name.")
-            say(f"evener: {name} is due at {_shown(made)}")
+            say(f"evener: {name} is due at {_format_schedule(made)}")
         else:
             _list(await tables.schedules(), as_json=as_json)
     finally:
@@ -50,8 +50,10 @@ def _list(found: Sequence[Schedule], *, as_json: bool) -> None:
         return
     for one in found:
         often = one.cron or f"every {one.every:g} s"
-        sys.stdout.write(f"{flatten(one.name)}  {often}  next {_shown(one)}  {one.harness}: {flatten(one.prompt, 60)}\n")
+        sys.stdout.write(
+            f"{flatten(one.name)}  {often}  next {_format_schedule(one)}  {one.harness}: {flatten(one.prompt, 60)}\n"
+        )
 
 
-def _shown(one: Schedule) -> str:
+def _format_schedule(one: Schedule) -> str:
     return f"{datetime.fromtimestamp(one.due, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -28,7 +28,7 @@ def run(names: Sequence[str], as_json: bool) -> int:
     """Print a table of all sets, or all that is known of the named ones."""
     wanted = names or (*SETS, *NAMED)
     entries = [_entry(name, tool) for name in wanted if name not in NAMED for tool in tools_named([name], root=os.getcwd())]
-    entries += [_hosted_entry(name) for name in wanted if name in NAMED]
+    entries += [_describe_hosted(name) for name in wanted if name in NAMED]
     if as_json:
         print_json(entries)
     elif names:
@@ -46,7 +46,7 @@ def _entry(name: str, tool: Tool) -> ToolEntry:
     )
 
 
-def _hosted_entry(name: str) -> ToolEntry:
+def _describe_hosted(name: str) -> ToolEntry:
     about = (NAMED[name].__doc__ or "").partition(";")[0].rstrip(".")
     return ToolEntry(name, name, "hosted", False, HOSTED[name], f"{about}. The provider runs it.", msgspec.Raw(b"{}"))
 

@@ -21,9 +21,9 @@ def run(*, harness: str, engine: str, slots: int, silence: float, temporal: str,
         raise UsageError(f"--silence is {silence:g} seconds; it must be above 0.")
     found = find_harness(harness)
     if engine == "temporal":
-        return asyncio.run(_closing(found, _work_with_temporal(found, slots, silence, temporal)))
+        return asyncio.run(_run_and_close(found, _work_with_temporal(found, slots, silence, temporal)))
     worker = Worker({found.name: found}, found.store, slots=slots, seconds=silence, say=_tell)
-    return asyncio.run(_closing(found, _until_told(worker.drain, partial(worker.run, until_idle=until_idle))))
+    return asyncio.run(_run_and_close(found, _until_told(worker.drain, partial(worker.run, until_idle=until_idle))))
 
 
 async def _work_with_temporal(harness: Harness, slots: int, silence: float, address: str) -> None:
@@ -48,7 +48,7 @@ async def _until_told(drain: Callable[[], None], work: Callable[[], Coroutine[ob
     await work()
 
 
-async def _closing(harness: Harness, work: Coroutine[object, object, None]) -> int:
+async def _run_and_close(harness: Harness, work: Coroutine[object, object, None]) -> int:
     try:
         await work
     finally:

@@ -56,7 +56,7 @@ async def probe(model: Model) -> tuple[Trial, ...]:
     rest = [
         await _try("system role", lambda: _says(model, "Say yes.", system="Be brief."), lambda reply: bool(reply.text)),
         await _try("tools", lambda: _calls(model), lambda reply: bool(reply.calls)),
-        await _try("json schema", lambda: _shaped(model), lambda reply: reply.text.strip().startswith("{")),
+        await _try("json schema", lambda: _ask_with_schema(model), lambda reply: reply.text.strip().startswith("{")),
         await _try("images", lambda: _looks(model), lambda reply: bool(reply.text)),
         await _try("reasoning", lambda: _says(model, "Think: what is 3 * 4?"), _thinks),
     ]
@@ -84,7 +84,7 @@ async def _calls(model: Model) -> Reply:
     return (await model.complete(model.ask(said, [TOOL], choice=Choice("required"), settings=SHORT))).reply
 
 
-async def _shaped(model: Model) -> Reply:
+async def _ask_with_schema(model: Model) -> Reply:
     said = Transcript([Message.user_text("Give n = 3 as JSON.")])
     return (await model.complete(model.ask(said, output=msgspec.structs.replace(SHAPE, form="native"), settings=SHORT))).reply
 

@@ -203,12 +203,12 @@ def _reader(*, under: str = "", grid: bool = False) -> Callable[..., StandardCal
             actions = found(given, screen) if found else []
         except (KeyError, TypeError, ValueError):  # msgspec's is one of them
             return None
-        return _standard([a.rescale(one, GRID, screen) for one in actions] if grid else actions, _asked(given))
+        return _standard([a.rescale(one, GRID, screen) for one in actions] if grid else actions, _list_confirmations(given))
 
     return read
 
 
-def _asked(given: Given) -> list[dict[str, str]]:
+def _list_confirmations(given: Given) -> list[dict[str, str]]:
     """Return what a user must confirm before a function is called."""
     match given.get("safety_decision"):
         case {"decision": decision, **more} if decision not in ("regular", "allow", "allowed"):
@@ -264,7 +264,9 @@ def _answer_function(result: ToolResult, call: NativeCall, target: Origin) -> To
     address, content = _split_page(result)
     words = "\n".join(block.text for block in content if isinstance(block, TextBlock))
     response = {"url": address, "output": words}
-    response["safety_acknowledgement"] = "true" if _asked(msgspec.json.decode(call.given, type=dict[str, object])) else ""
+    response["safety_acknowledgement"] = (
+        "true" if _list_confirmations(msgspec.json.decode(call.given, type=dict[str, object])) else ""
+    )
     said = TextBlock(dumps({name: text for name, text in response.items() if text}).decode())
     seal = Seal('{"functionResponse":{"response":{"json":true}}}', target)
     return replace(result, content=(said, *(one for one in content if not isinstance(one, TextBlock))), seal=seal)

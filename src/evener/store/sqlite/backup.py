@@ -50,7 +50,7 @@ def write_copy(connect: "Callable[[], sqlite3.Connection]", goal: Path) -> None:
     except sqlite3.Error as error:
         raise store_error(error, goal) from None
     except OSError as error:
-        raise _unwritten(goal, error.strerror or type(error).__name__) from None
+        raise _refuse_goal(goal, error.strerror or type(error).__name__) from None
     finally:
         remove_part(part)
 
@@ -61,7 +61,7 @@ def free_goal(goal: Path) -> None:
         if os.path.lexists(path):
             raise StoreError(f"{path} exists, and a backup overwrites nothing. Give another path, or move that file away.")
     if not goal.parent.is_dir():
-        raise _unwritten(goal, f"there is no folder {goal.parent}")
+        raise _refuse_goal(goal, f"there is no folder {goal.parent}")
 
 
 def part_of(goal: Path) -> Path:
@@ -112,7 +112,7 @@ def _sync(path: Path, flags: int) -> None:
         os.close(file)
 
 
-def _unwritten(goal: Path, why: str) -> StoreError:
+def _refuse_goal(goal: Path, why: str) -> StoreError:
     return StoreError(
         f"The backup {goal} could not be written: {why}. Nothing was left there. Give a path that can be written."
     )

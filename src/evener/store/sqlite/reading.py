@@ -105,7 +105,7 @@ def _events(connection: "sqlite3.Connection", piece: PathSection, after: int, gu
     try:
         for found, version, rule, at, kind, digest, stored, payload, erased, stone in rows:
             seq += 1
-            if found != seq or not _as_written(payload, digest, erased, stone):
+            if found != seq or not _is_as_written(payload, digest, erased, stone):
                 raise protocol.damaged(log, seq)
             chain = link(chain, digest, seq=seq, version=version, at=at, kind=kind, rule=rule)
             if chain != stored:
@@ -123,7 +123,7 @@ def _events(connection: "sqlite3.Connection", piece: PathSection, after: int, gu
         _check_opening(piece, first)
 
 
-def _as_written(payload: bytes, digest: bytes, erased: float | None, stone: bytes | None) -> bool:
+def _is_as_written(payload: bytes, digest: bytes, erased: float | None, stone: bytes | None) -> bool:
     if erased is None:
         return digest_of(payload) == digest
     return stone_of(digest, erased, payload) == stone

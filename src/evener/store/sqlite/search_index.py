@@ -102,7 +102,7 @@ class SearchIndex:
         with self._lock:
             try:
                 connection = self._open_index(store, make=True)
-                number = next(self._wanting(connection, store), None)
+                number = next(self._find_missing_parts(connection, store), None)
                 if number is not None:
                     self._fill(connection, store, number)
                 return number is not None
@@ -124,7 +124,7 @@ class SearchIndex:
             return True
         with self._lock, suppress(sqlite3.Error, OSError):
             connection = self._dial(make=False)
-            return self._read_noted() != _belongs(store) or next(self._wanting(connection, store), None) is not None
+            return self._read_noted() != _belongs(store) or next(self._find_missing_parts(connection, store), None) is not None
         return True
 
     def purge(self, store: "sqlite3.Connection", parts: Iterable[int]) -> None:
@@ -206,7 +206,7 @@ class SearchIndex:
         there = store.execute("SELECT chain FROM events WHERE id = ?", (found[0],)).fetchone()
         return int(found[0]) if there is not None and there[0] == found[1] else -1
 
-    def _wanting(self, connection: "sqlite3.Connection", store: "sqlite3.Connection") -> Iterator[int]:
+    def _find_missing_parts(self, connection: "sqlite3.Connection", store: "sqlite3.Connection") -> Iterator[int]:
         """Return the parts that are not made, the newest first."""
         made = {number for number, upto in connection.execute("SELECT number, upto FROM parts") if upto == _last(number)}
         return (number for number in range(_whole_parts(store) - 1, -1, -1) if number not in made)

@@ -361,12 +361,12 @@ class _Kept(msgspec.Struct, frozen=True):
     before: tuple[Message, ...] | None = None
 
 
-def _nothing(value: object) -> None:
+def _encode_nothing(value: object) -> None:
     """Encode nothing in place of the transcript within the state."""
     assert isinstance(value, Transcript)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_nothing)
+_encoder = msgspec.json.Encoder(enc_hook=_encode_nothing)
 _decoder = msgspec.json.Decoder(_Kept, dec_hook=lambda _kind, _value: Transcript())
 
 

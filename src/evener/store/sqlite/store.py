@@ -127,7 +127,7 @@ class SqliteLog:
             return
         until = store._expiry()
         renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
-        store._writer.send(renewed, partial(self._grown, until))
+        store._writer.send(renewed, partial(self._note_growth, until))
 
     async def renew(self) -> None:
         """Keep the lease."""
@@ -172,14 +172,14 @@ class SqliteLog:
         self._staged = []
         self._writing += 1
         try:
-            return await store._writer.run(work, partial(self._grown, until), here=store._is_alone)
+            return await store._writer.run(work, partial(self._note_growth, until), here=store._is_alone)
         except StoreError:
             self._staged = staged + self._staged
             raise
         finally:
             self._writing -= 1
 
-    def _grown(self, until: float, grown: AppendedRows) -> None:
+    def _note_growth(self, until: float, grown: AppendedRows) -> None:
         length = self._length = grown.length
         if grown.head:
             self._end = (length, grown.head)

@@ -391,7 +391,7 @@ class WriterThread:
 
     async def end(self) -> None:
         """Take no more jobs, do those that wait, and close the connection."""
-        farewell = WriterJob(_nothing, asyncio.get_running_loop(), None)
+        farewell = WriterJob(_do_nothing, asyncio.get_running_loop(), None)
         with self._lock:
             self._farewells.append(farewell)
             self._take_no_more()
@@ -682,7 +682,7 @@ def _let_go(error: BaseException | None) -> None:
         error = error.__context__
 
 
-def _nothing(connection: "sqlite3.Connection") -> None:
+def _do_nothing(connection: "sqlite3.Connection") -> None:
     pass
 
 

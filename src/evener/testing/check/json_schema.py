@@ -74,12 +74,12 @@ def _walk(path: str, root: Mapping[str, object]) -> Iterator[tuple[str, Mapping[
     while stack:
         node_path, node = stack.pop()
         yield node_path, node
-        for child_path, child in _children(node_path, node):
+        for child_path, child in _list_children(node_path, node):
             if isinstance(child, dict):
                 stack.append((child_path, fields(child)))
 
 
-def _children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def _list_children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for keyword in _MAPS:
         for name, child in fields(node.get(keyword)).items():
             yield f"{path}.{keyword}.{name}", child

@@ -173,7 +173,7 @@ class _Body:
                 await self._wait(MOST_WAIT)
                 raise _Over
             case Filler():
-                for block in _filling(action):
+                for block in _fill(action):
                     await self._put(block)
             case Repeat(frame=frame, every=every, times=times):
                 for _ in range(times):
@@ -248,7 +248,7 @@ def _head(answer: HttpAnswer, chunked: bool) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _filling(filler: Filler) -> Iterator[bytes]:
+def _fill(filler: Filler) -> Iterator[bytes]:
     block = filler.letter * min(_BLOCK, filler.size)
     for start in range(0, filler.size, _BLOCK):
         yield block[: filler.size - start]

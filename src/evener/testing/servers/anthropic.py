@@ -147,14 +147,14 @@ def events(turn: Turn, reply: Mapping[str, object], made: Sequence[Json]) -> lis
 
 
 def _block_events(index: int, part: Part, block: Json) -> Iterator[bytes]:
-    empty, deltas = _opened(part, block)
+    empty, deltas = _open_block(part, block)
     yield _event("content_block_start", index=index, content_block=empty)
     for delta in deltas:
         yield _event("content_block_delta", index=index, delta=delta)
     yield _event("content_block_stop", index=index)
 
 
-def _opened(part: Part, block: Json) -> tuple[Json, list[Json]]:
+def _open_block(part: Part, block: Json) -> tuple[Json, list[Json]]:
     """Return the block as it starts, and what is then added. A block that is not streamed comes complete (section 9)."""
     match part:
         case Text(text=text, pieces=count) | Refusal(text=text, pieces=count):
@@ -227,13 +227,13 @@ class AnthropicWire:
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         version = received.headers.get("anthropic-version", "")
         if not version:
-            return self._refused(Violation("anthropic-version", "missing", "header is required"))
+            return self._refuse(Violation("anthropic-version", "missing", "header is required"))
         named = received.headers.get("anthropic-beta", "").split(",")
         betas = [name.strip() for name in named if name.strip()]
         found = check_request("anthropic_messages", received.body, api_version=version, betas=betas, issued=self._issued)
-        found = found or list(self._unbound(received.json)) or list(self._misused(received.json, betas))
+        found = found or list(self._unbound(received.json)) or list(self._find_misuse(received.json, betas))
         if found:
-            return self._refused(*found)
+            return self._refuse(*found)
         if self._settings.models and route.model not in self._settings.models:
             return Refused(self._error(404, f"model: {route.model}"))
         return None
@@ -241,7 +241,7 @@ class AnthropicWire:
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         hidden = fields(received.json.get("thinking")).get("display") == "omitted"
         if received.json.get("compaction") is not None and not turn.stop:
-            turn = self._compacted(turn)
+            turn = self._compact(turn)
         made = blocks(turn, self._mint, hidden=hidden)
         self._remember(received.json, made)
         reply = message(turn, made, received.json, name=self._mint.id("msg_"), tokens=turn.tokens(received.body))
@@ -250,7 +250,7 @@ class AnthropicWire:
             reply["diagnostics"] = found
         return streamed(events(turn, reply, made), ending=1) if route.streamed else whole(200, reply)
 
-    def _compacted(self, turn: Turn) -> Turn:
+    def _compact(self, turn: Turn) -> Turn:
         """Return the turn as one signed block: its text is the summary."""
         said = "".join(part.text for part in turn.parts if isinstance(part, Text))
         signature = self._mint.seal()
@@ -258,7 +258,7 @@ class AnthropicWire:
         block = Native({"type": "compaction", "content": said or None, "signature": signature})
         return msgspec.structs.replace(turn, parts=(block,), stop="compaction")
 
-    def _misused(self, body: Mapping[str, object], betas: Sequence[str]) -> Iterator[Violation]:
+    def _find_misuse(self, body: Mapping[str, object], betas: Sequence[str]) -> Iterator[Violation]:
         """Yield what is wrong about compactions: those that are asked for, and those that are sent back."""
         if body.get("compaction") is not None:
             if COMPACTING not in betas:
@@ -320,7 +320,7 @@ class AnthropicWire:
             if bound and bond and (start < 0 or prefixes[start] != bond.prefix):
                 yield Violation(path, "thinking.prefix", _OTHER)
 
-    def _refused(self, *violations: Violation) -> Refused:
+    def _refuse(self, *violations: Violation) -> Refused:
         return Refused(self._error(400, str(violations[0])), violations)
 
     def _error(self, status: int, said: str) -> HttpAnswer:

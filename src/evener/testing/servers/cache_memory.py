@@ -49,12 +49,14 @@ class CacheMemory:
 
 def canonical(value: object) -> str:
     """Return a value as text that is equal for equal values; cache marks do not count."""
-    return json.dumps(_unmarked(value), sort_keys=True)
+    return json.dumps(_drop_marks(value), sort_keys=True)
 
 
-def _unmarked(value: object) -> object:
+def _drop_marks(value: object) -> object:
     if isinstance(value, dict):
         return {
-            name: _unmarked(inner) for name, inner in value.items() if name not in ("cache_control", "prompt_cache_breakpoint")
+            name: _drop_marks(inner)
+            for name, inner in value.items()
+            if name not in ("cache_control", "prompt_cache_breakpoint")
         }
-    return [_unmarked(inner) for inner in value] if isinstance(value, list) else value
+    return [_drop_marks(inner) for inner in value] if isinstance(value, list) else value

@@ -184,7 +184,7 @@ def chunks(reply: ChatReply) -> tuple[list[bytes], int]:
     opening = [b": PROCESSING\n\n"] if reply.style.comments else []
     first: Json = {"role": "assistant", "content": None if reply.turn.calls else "", "refusal": None}
     said = [event(_with_choice(head, delta)) for delta in (first, *_deltas(reply))]
-    ending = [*(event(chunk) for chunk in _finishing(reply, head)), _DONE]
+    ending = [*(event(chunk) for chunk in _finish(reply, head)), _DONE]
     return [*opening, *said, *ending], len(ending)
 
 
@@ -222,7 +222,7 @@ def _thoughts(text: str, count: int, style: ChatStyle) -> Iterator[Json]:
             yield {style.reasoning: piece, **({"reasoning_details": [_detail(piece)]} if style.details else {})}
 
 
-def _finishing(reply: ChatReply, head: Json) -> list[Json]:
+def _finish(reply: ChatReply, head: Json) -> list[Json]:
     """Return the chunk with the reason, and the usage where this server reports it."""
     last, usage = _with_choice(head, {}, reply.finish()), _usage(reply.tokens)
     match reply.style.usage:

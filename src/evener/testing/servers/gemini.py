@@ -92,13 +92,13 @@ def _parts(part: Part, mint: Mint, *, thoughts: bool) -> list[Json]:
 
 def response(turn: Turn, made: Sequence[Sequence[Json]], *, model: str, name: str, tokens: Tokens) -> Json:
     """Return the whole answer: the pieces of a part are one, and the signature sits on the text that it closes."""
-    parts = [_joined(group) for group in made]
+    parts = [_join(group) for group in made]
     if len(parts) > 1 and parts[-1].get("text") == "" and "text" in parts[-2] and "thought" not in parts[-2]:
         parts[-2:] = [{**parts[-1], **parts[-2]}]
     return _chunk(turn, parts, _usage(tokens), model=model, name=name, last=True)
 
 
-def _joined(group: Sequence[Json]) -> Json:
+def _join(group: Sequence[Json]) -> Json:
     if len(group) == 1:
         return group[0]
     return {**group[0], "text": "".join(str(piece.get("text", "")) for piece in group)}

@@ -111,9 +111,9 @@ class FakeProvider:
     def respond(self, received: Received) -> HttpAnswer:
         """Return the answer to one request."""
         self.requests.append(received)
-        return self._stamped(self._answer(received))
+        return self._stamp(self._answer(received))
 
-    def _stamped(self, answer: HttpAnswer) -> HttpAnswer:
+    def _stamp(self, answer: HttpAnswer) -> HttpAnswer:
         """Return the answer with the request's id in its head, also a refusal; but not the page of a proxy."""
         headers = dict(answer.headers)
         if not self.wire.stamp or self.wire.stamp in headers or headers.get("content-type", "").startswith("text/html"):
@@ -147,7 +147,7 @@ class FakeProvider:
             entry = Status(500, f"The script's function raised {type(error).__name__}: {error}", headers=_FINAL)
         match entry:
             case None:
-                return self._instead(Status(500, self._exhausted(), headers=_FINAL), streamed=route.streamed)
+                return self._instead(Status(500, self._describe_exhausted(), headers=_FINAL), streamed=route.streamed)
             case Turn():
                 return self._spoil(self.wire.say(received, route, entry), entry, route)
             case _:
@@ -164,7 +164,7 @@ class FakeProvider:
     def _instead(self, entry: Instead, *, streamed: bool = False) -> HttpAnswer:
         return entry.answer(self.wire.voice(streamed=streamed))
 
-    def _exhausted(self) -> str:
+    def _describe_exhausted(self) -> str:
         return (
             f"The script of the fake server is exhausted: it has no answer to request number {len(self.requests)}. "
             "Add an entry, or find out why there was one more request."

@@ -134,7 +134,7 @@ def events(turn: Turn, reply: Mapping[str, object], output: Sequence[Json]) -> l
     early = {**reply, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
     steps: list[Step] = [("response.created", {"response": early}), ("response.in_progress", {"response": early})]
     for index, (part, item) in enumerate(zip(turn.parts, output, strict=True)):
-        steps.append(("response.output_item.added", {"item": _opened(part, item), "output_index": index}))
+        steps.append(("response.output_item.added", {"item": _open_item(part, item), "output_index": index}))
         place: Json = {"item_id": item.get("id"), "output_index": index}
         steps += ((kind, {**place, **held}) for kind, held in _steps(part, item))
         steps.append(("response.output_item.done", {"item": item, "output_index": index}))
@@ -142,7 +142,7 @@ def events(turn: Turn, reply: Mapping[str, object], output: Sequence[Json]) -> l
     return [event({"type": kind, **held, "sequence_number": number}, name=kind) for number, (kind, held) in enumerate(steps)]
 
 
-def _opened(part: Part, item: Json) -> Json:
+def _open_item(part: Part, item: Json) -> Json:
     match part:
         case Text() | Refusal():
             return {**item, "status": "in_progress", "content": []}
@@ -237,14 +237,14 @@ class ResponsesWire(OpenAIWire):
 
     def judge(self, received: Received, route: RequestRoute) -> Refused | None:
         found = check_request("openai_responses", received.body, issued=self._issued, bound=self._bound)
-        found = found or list(self._misused(received))
+        found = found or list(self._find_misuse(received))
         if found:
             return refused(found)
         if self._settings.models and route.model not in self._settings.models:
             said = f"The requested model '{route.model}' does not exist."
             return Refused(whole(400, error_body(400, said, param="model", code="model_not_found")))
         try:
-            whole_body = self._unfolded(received.json)
+            whole_body = self._unfold(received.json)
         except _Missing as missing:
             return missing.refused
         found = check_request("openai_responses", whole_body, issued=self._issued, bound=self._bound)
@@ -253,7 +253,7 @@ class ResponsesWire(OpenAIWire):
     def say(self, received: Received, route: RequestRoute, turn: Turn) -> HttpAnswer:
         body = received.json
         if received.route == COMPACT:
-            return whole(200, self._compacted(received, turn))
+            return whole(200, self._compact(received, turn))
         output, name = items_of(turn, self._mint), self._mint.id("resp_", 48)
         reply = response(turn, output, body, name=name, tokens=turn.tokens(received.body))
         self._diagnose(body, reply)
@@ -269,7 +269,7 @@ class ResponsesWire(OpenAIWire):
             self.forget()
         return streamed(events(turn, reply, output), ending=1) if route.streamed else whole(200, reply)
 
-    def _misused(self, received: Received) -> Iterator[Violation]:
+    def _find_misuse(self, received: Received) -> Iterator[Violation]:
         """Yield what is wrong about compactions: fields that their address does not take, and items that are not from here."""
         body = received.json
         for name in body if received.route == COMPACT else ():
@@ -281,7 +281,7 @@ class ResponsesWire(OpenAIWire):
                 said = "The encrypted content of the compaction could not be verified."
                 yield Violation(f"input[{number}].encrypted_content", "compaction.altered", said)
 
-    def _compacted(self, received: Received, turn: Turn) -> Json:
+    def _compact(self, received: Received, turn: Turn) -> Json:
         """Return all that the user said, and one item that stands for the rest."""
         sealed = self._mint.seal()
         self._compactions.add(sealed)
@@ -326,7 +326,7 @@ class ResponsesWire(OpenAIWire):
         conversation = _conversation(body)
         if body.get("store") is False and not conversation:
             return
-        taken = [*items(self._unfolded(body).get("input")), *output]
+        taken = [*items(self._unfold(body).get("input")), *output]
         if conversation:
             self._conversations[conversation] = taken
         if body.get("store") is not False:
@@ -334,12 +334,12 @@ class ResponsesWire(OpenAIWire):
             self._chains[text(reply["id"])] = taken
             self._items |= {text(item.get("id")): item for item in output}
 
-    def _unfolded(self, body: Mapping[str, object]) -> Json:
+    def _unfold(self, body: Mapping[str, object]) -> Json:
         """Return the request with the stored items in its input, as a stateless client would send it."""
         given = body.get("input")
         said: list[object] = [{"role": "user", "content": given}] if isinstance(given, str) else items(given)
         told = {name: value for name, value in body.items() if name not in ("previous_response_id", "conversation")}
-        return {**told, "input": [*self._history(body), *self._resolved(said)]}
+        return {**told, "input": [*self._history(body), *self._resolve(said)]}
 
     def _history(self, body: Mapping[str, object]) -> list[object]:
         previous, conversation = text(body.get("previous_response_id")), _conversation(body)
@@ -354,7 +354,7 @@ class ResponsesWire(OpenAIWire):
             raise _Missing(404, f"Conversation with id '{conversation}' not found.", param="conversation")
         return self._chains.get(previous, []) + self._conversations.get(conversation, [])
 
-    def _resolved(self, said: Sequence[object]) -> Iterator[object]:
+    def _resolve(self, said: Sequence[object]) -> Iterator[object]:
         for value in said:
             item = fields(value)
             if item.get("type") != "item_reference":

@@ -87,7 +87,7 @@ class ShellTools:
             raise ModelRetry(
                 f"The command has {size:,} bytes; at most {MOST_COMMAND:,} are allowed. Write a file, and run that."
             )
-        if background and self._running() >= MOST_JOBS:
+        if background and self._count_running() >= MOST_JOBS:
             raise ModelRetry(f"{MOST_JOBS} jobs are running, which is the most. Stop one with jobs first.")
         try:
             running = RunningCommand(self.sandbox, [*_shell(), command], seconds=seconds)
@@ -123,7 +123,7 @@ class ShellTools:
         for job in self._jobs.values():
             job.stop()
 
-    def _running(self) -> int:
+    def _count_running(self) -> int:
         return sum(job.end is None for job in self._jobs.values())
 
     def _keep(self, running: RunningCommand, cancelled: Cancellation) -> ToolOutput:

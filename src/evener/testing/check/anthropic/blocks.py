@@ -134,7 +134,7 @@ def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterato
         kind = text(fields(value).get("type"))
         known = BLOCKS.get(kind)
         if known is None:
-            yield from _unknown(at, value)
+            yield from _refuse_unknown(at, value)
         elif role not in known.roles or (role == "assistant" and _document_refused(kind, scope)):
             yield Violation(at, "block.role", f"'{kind}' blocks are not permitted in {role} messages.")
         else:
@@ -147,7 +147,7 @@ def _document_refused(kind: str, scope: Scope) -> bool:
     return kind == "document" and scope.api_version == STRICT_VERSION
 
 
-def _unknown(path: str, value: object) -> Iterator[Violation]:
+def _refuse_unknown(path: str, value: object) -> Iterator[Violation]:
     if isinstance(value, dict):
         kind = shown(text(fields(value).get("type")))
         yield Violation(path, "block.type", f"Input tag {kind} found using 'type' does not match any expected tag.")
@@ -167,7 +167,7 @@ def _check_nested(path: str, content: object, allowed: Mapping[str, BlockRule], 
     for index, value in enumerate(items(content)):
         known = allowed.get(text(fields(value).get("type")))
         if known is None:
-            yield from _unknown(f"{path}.{index}", value)
+            yield from _refuse_unknown(f"{path}.{index}", value)
         else:
             yield from _check_block(f"{path}.{index}", fields(value), known, scope)
 

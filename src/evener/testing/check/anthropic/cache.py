@@ -42,17 +42,17 @@ def check_cache(body: Mapping[str, object]) -> Iterator[Violation]:
 
 def _marks(body: Mapping[str, object]) -> Iterator[CacheMark]:
     """Yield the marked places in the order in which the server renders them: tools, system, messages."""
-    yield from _marked("tools", body.get("tools"))
-    yield from _marked("system", body.get("system"))
+    yield from _find_marks("tools", body.get("tools"))
+    yield from _find_marks("system", body.get("system"))
     for index, message in enumerate(items(body.get("messages"))):
         path = f"messages.{index}.content"
         for place, block in enumerate(items(fields(message).get("content"))):
-            yield from _marked(f"{path}.{place}.content", fields(block).get("content"))
+            yield from _find_marks(f"{path}.{place}.content", fields(block).get("content"))
             if fields(block).get("cache_control") is not None:
                 yield CacheMark(f"{path}.{place}", fields(block))
 
 
-def _marked(path: str, values: object) -> Iterator[CacheMark]:
+def _find_marks(path: str, values: object) -> Iterator[CacheMark]:
     for index, value in enumerate(items(values)):
         if fields(value).get("cache_control") is not None:
             yield CacheMark(f"{path}.{index}", fields(value))

@@ -50,11 +50,11 @@ def merge_turns(messages: object) -> list[MergedTurn]:
             continue
         if not turns or turns[-1].role != role:
             turns.append(MergedTurn(path, role, []))
-        turns[-1].blocks.extend(_placed(path, message.get("content")))
+        turns[-1].blocks.extend(_place(path, message.get("content")))
     return turns
 
 
-def _placed(path: str, content: object) -> Iterator[Placed]:
+def _place(path: str, content: object) -> Iterator[Placed]:
     if isinstance(content, str):
         yield Placed(path, "text", {"type": "text", "text": content})
     for index, block in enumerate(map(fields, items(content))):
@@ -168,11 +168,11 @@ def _check_hosted(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
                     yield Violation(placed.path, "server_tool.orphan", message)
                 open_calls.pop(placed.result_of, None)
             elif turn.role == "user" and placed.kind != "tool_result" and open_calls:
-                yield from _unanswered(open_calls.values())
+                yield from _check_answered(open_calls.values())
                 open_calls.clear()
 
 
-def _unanswered(paths: Iterable[str]) -> Iterator[Violation]:
+def _check_answered(paths: Iterable[str]) -> Iterator[Violation]:
     for path in paths:
         message = "hosted tool use was found without a corresponding result block"
         yield Violation(path, "server_tool.unanswered", message)

@@ -122,7 +122,7 @@ def _check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) 
 def _check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow, levels: ReasoningRow) -> Iterator[Violation]:
     """Report an effort that the model does not have, and what it excludes."""
     effort = text(body.get("reasoning_effort"))
-    taken = _taken(text(body.get("model")), dialect, levels)
+    taken = _list_efforts(text(body.get("model")), dialect, levels)
     if effort in dialect.refused_efforts or (effort and taken is not None and effort not in taken):
         listed = ", ".join(f"'{level}'" for level in sorted(taken or ())) or "others"
         message = f"Unsupported value: {shown(effort)} is not supported with this model. Supported values are: {listed}."
@@ -134,7 +134,7 @@ def _check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow
         yield from _check_sampling(body)
 
 
-def _taken(model: str, dialect: ChatDialect, levels: ReasoningRow) -> frozenset[str] | None:
+def _list_efforts(model: str, dialect: ChatDialect, levels: ReasoningRow) -> frozenset[str] | None:
     """Return the efforts this model takes on this server; None when that is not known."""
     for pattern, efforts in dialect.efforts:
         if re.fullmatch(pattern, model):

@@ -30,7 +30,7 @@ def check_schema(path: str, schema: object) -> Iterator[Violation]:
         node = read(value, SCHEMA)
         yield from _check_type(at, node)
         yield from _check_node(at, node)
-        stack.extend(_children(at, node))
+        stack.extend(_list_children(at, node))
 
 
 def _check_names(path: str, value: object) -> Iterator[Violation]:
@@ -64,7 +64,7 @@ def _check_node(path: str, node: Mapping[str, object]) -> Iterator[Violation]:
             yield Violation(f"{path}.required[{index}]", "schema.required", f"property {shown(name)} is not defined")
 
 
-def _children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+def _list_children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for keyword in ("properties", "defs"):
         for name, child in fields(node.get(keyword)).items():
             yield f"{path}.{keyword}[{name}]", child

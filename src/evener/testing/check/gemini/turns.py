@@ -61,7 +61,7 @@ def check_turns(turns: Sequence[ContentTurn], row: GeminiRow, *, cached: bool) -
             yield from _check_results(turn, waiting, row, free=cached and index == 0)
         waiting = [*(waiting if turn.model else ()), *turn.calls]
     if waiting:
-        yield from _unanswered(turns[-1].path)
+        yield from _check_answered(turns[-1].path)
     if row.signed:
         yield from _check_signatures(turns)
 
@@ -70,7 +70,7 @@ def _check_results(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow,
     if turn.model and not turn.results:
         return
     if not turn.results:
-        yield from _unanswered(turn.path)
+        yield from _check_answered(turn.path)
     elif not waiting:
         if not free:
             message = "Please ensure that function response turn comes immediately after a function call turn."
@@ -86,7 +86,7 @@ def _check_results(turn: ContentTurn, waiting: Sequence[Fields], row: GeminiRow,
         yield from _check_confirmed(turn, waiting)
 
 
-def _unanswered(path: str) -> Iterator[Violation]:
+def _check_answered(path: str) -> Iterator[Violation]:
     message = "Please ensure that function call turn is followed by a function response turn."
     yield Violation(path, "function_call.unanswered", message)
 

@@ -135,7 +135,7 @@ def check_choice(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _check_names(body: Mapping[str, object], chosen: Mapping[str, object]) -> Iterator[Violation]:
-    known = _known(body)
+    known = _list_known(body)
     listed = items(chosen.get("tools")) if chosen.get("type") == "allowed_tools" else [chosen]
     for wanted in map(fields, listed):
         kind, name = text(wanted.get("type")), text(wanted.get("name"))
@@ -144,7 +144,7 @@ def _check_names(body: Mapping[str, object], chosen: Mapping[str, object]) -> It
             yield Violation("tool_choice", "tool_choice.unknown", message)
 
 
-def _known(body: Mapping[str, object]) -> set[tuple[str, str]]:
+def _list_known(body: Mapping[str, object]) -> set[tuple[str, str]]:
     """Return the named tools of the request: in `tools`, in a namespace, added by an item or found by a search."""
     found: set[tuple[str, str]] = set()
     for tool in map(fields, _all_tools(body)):
