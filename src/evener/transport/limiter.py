@@ -360,8 +360,7 @@ _lock = Lock()
 class _Sharing:
     """The store whose tables count the calls of all machines; none at first. It is not kept alive by this."""
 
-    def __init__(self) -> None:
-        self._store: Callable[[], RateStore | None] = lambda: None
+    _store: Callable[[], RateStore | None] = staticmethod(lambda: None)
 
     def get(self) -> RateTables | None:
         store = self._store()
