@@ -29,14 +29,14 @@ __all__ = [
     "ALONE",
     "DEEPEST",
     "Home",
+    "InnerLog",
     "InnerUsage",
-    "Kin",
     "Site",
     "children_of",
     "current_policy",
     "current_site",
+    "find_inner_log",
     "key_of",
-    "kin_of",
     "waiting",
 ]
 
@@ -152,7 +152,7 @@ class Site(msgspec.Struct, frozen=True):
     """One call of a run. `show` receives the run's events; None if no caller watches.
 
     `path`, `store` and `force` are those of the run's home. `hooked` calls the run's hooks for events inside the call; None
-    without a run. `kin` says which run belongs to the call; only code that starts one calls it. `policy` applies to the run
+    without a run. `inner` says which run belongs to the call; only code that starts one calls it. `policy` applies to the run
     of the call, and so to every run inside it. `models` are those of the run, the preferred one first.
     """
 
@@ -166,13 +166,13 @@ class Site(msgspec.Struct, frozen=True):
     path: str = ""
     store: Store | None = None
     hooked: Hooked | None = None
-    kin: Callable[[], "Kin"] | None = None
+    inner: Callable[[], "InnerLog"] | None = None
     policy: Policy | None = None
     force: bool = False
     models: tuple[Askable, ...] = ()
 
 
-class Kin(msgspec.Struct, frozen=True):
+class InnerLog(msgspec.Struct, frozen=True):
     """The run inside a call. `child` names its log on this branch, the same for each start. `source` names its log on the
     branch that started the call before this one was forked; empty if there is none. `begun`: it is known to have begun, so
     its log exists.
@@ -211,9 +211,9 @@ def children_of(state: RunState, call: ToolCall, log: str) -> tuple[str, str]:
     return own(log), own(source) if source else ""
 
 
-def kin_of(state: RunState, call: ToolCall, log: str) -> Kin:
+def find_inner_log(state: RunState, call: ToolCall, log: str) -> InnerLog:
     """Return the ids of the inner run of this call, and whether it is known to have begun."""
-    return Kin(*children_of(state, call, log), _find_pending(state, call).nested is not None)
+    return InnerLog(*children_of(state, call, log), _find_pending(state, call).nested is not None)
 
 
 def _mint_key(state: RunState, call: ToolCall, log: str) -> str:

@@ -177,7 +177,7 @@ def test_accidents_are_noticed_when_the_folder_had_not_changed_for_long(
         let_time_pass(path.parent)
         for _ in range(3):
             await log.append(said("mine"))
-        assert store._presence._found is not None
+        assert store._identity._found is not None
         return log
 
     async def after(log: SqliteLog) -> None:

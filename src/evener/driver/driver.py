@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from evener import events as ev
 from evener import streaming as st
 from evener.budget import Budget, Reservation
-from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, key_of, kin_of
+from evener.call_context import ALONE, Home, InnerUsage, Site, current_site, find_inner_log, key_of
+from evener.driver.context_window import RoomMaker
 from evener.driver.inbox import Listener, WritingOnWait, finish_anyway, finish_rest, pause, run_together
 from evener.driver.record import (
     PRESENT,
@@ -35,7 +36,6 @@ from evener.driver.record import (
     run_within,
     settled_result,
 )
-from evener.driver.room import RoomMaking
 from evener.encodings.forms import FINAL_RESULT
 from evener.errors import ConnectFailed, ContextTooLong, EvenerError, ProviderError, TransportError, WireError
 from evener.hooks import AddContext, Cancel, HookAnswer, HookEvent, HookFailed, Hooks, Moment, rewrite_result
@@ -291,7 +291,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     bearings: Resting | None = None  # where a provider holds the conversation; None where none does
     policy: Policy | None = None  # what `judged` was asked for: it holds for the runs inside its calls, too
     judged: Callable[[Policy], Judge] | None = None  # the judge of these tools by a policy; None where there are none
-    context: RoomMaking | None = None  # keeps requests within the windows of the models; None where they are as they are
+    context: RoomMaker | None = None  # keeps requests within the windows of the models; None where they are as they are
     settings: ModelSettings | None = None  # of every request; those of a run stand over them
     edits: Callable[[Askable, RunState], tuple[Extra, ...]] | None = None  # fields with which the provider shortens them itself
     offered: ToolOffer | None = None  # which of them a request declares; None where none is hidden
@@ -953,7 +953,7 @@ class Driver:
         site = Site(
             place.run, place.thread, step.call.id, home.depth + 1, self._budget, tally, self._teller.show,
             home.path, home.store, partial(self._hooking.inside, step.call.id),
-            partial(kin_of, self.state, step.call, self._name), self._agent.policy, home.force,
+            partial(find_inner_log, self.state, step.call, self._name), self._agent.policy, home.force,
             self._agent.models,
         )  # fmt: skip
         self._tallies[step.call.id] = tally

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # what a harness is made of is loaded when one is made
 
     from evener.context.gate import ContextRules
     from evener.context.scratchpad import Scratchpad
-    from evener.driver.room import ContextKeeper
+    from evener.driver.context_window import ContextKeeper
     from evener.harness.approvals import Bench, Decision
     from evener.harness.opening import Given, Prompt
     from evener.harness.stream import RunStream
@@ -724,7 +724,7 @@ class Harness(Generic[Deps, Output]):
         """Return the object that keeps a thread's requests within the models' windows; None if requests are never shortened."""
         if self._context is None:
             return None
-        from evener.driver.room import ContextKeeper
+        from evener.driver.context_window import ContextKeeper
 
         return ContextKeeper(
             self._context, specs=self._toolbox.specs, output=self._output, put_blob=store.put_blob,

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from evener.call_context import Kin, current_site, waiting
+from evener.call_context import InnerLog, current_site, waiting
 from evener.errors import EvenerError
 from evener.harness.thread import Thread
 from evener.hooks import Cancel, HookAnswer, HookEvent
@@ -44,10 +44,10 @@ def subagent_tool(name: str, description: str, *, open_thread: Open, tell: Tell)
         if stop is not None:
             return report_failure(f"The agent {name!r} was not run: a hook cancelled it. {stop.why}")
         site = current_site.get()
-        kin = site.kin() if site and site.kin else Kin(context.key)
-        thread = open_thread(kin.child, kin.source)
+        inner = site.inner() if site and site.inner else InnerLog(context.key)
+        thread = open_thread(inner.child, inner.source)
         try:
-            result = await thread.settle(task, begun=kin.begun)
+            result = await thread.settle(task, begun=inner.begun)
         except NoLog:
             return report_failure(GONE.format(name), outcome="unknown")
         except EvenerError as error:

@@ -14,7 +14,7 @@ from evener import streaming as st
 from evener.budget import Budget, TreeBudget
 from evener.call_context import DEEPEST, Home, Site, children_of, current_policy, current_site
 from evener.driver import Agent, Driver, finish_anyway
-from evener.driver.room import ContextKeeper, ContextReport
+from evener.driver.context_window import ContextKeeper, ContextReport
 from evener.errors import EvenerError, StoreError, UsageError
 from evener.harness.approvals import Court, Decision, decide
 from evener.harness.branches import (

@@ -125,7 +125,7 @@ def _open_thread(server: str, number: int, key: str, *, sampling: bool = False) 
         QuestionModel(server), tools=inner_tools(server, site.models), store=site.store, name=f"{site.path}/mcp-{server}",
         page_output=False, context=False, policy=site.policy if sampling else None,
     )  # fmt: skip
-    child = site.kin().child if site.kin else key
+    child = site.inner().child if site.inner else key
     return harness.thread(sha256(f"{child}\0{number}".encode()).hexdigest()[:32], begin=True)
 
 
@@ -395,7 +395,7 @@ def _sampling_tool(server: str, models: tuple[Askable, ...]) -> Tool:
             settings=ModelSettings(max_output_tokens=asked.max_tokens, temperature=asked.temperature, stop=asked.stop),
         )  # fmt: skip
         *before, last = (Message(role=one.role, blocks=one.blocks) for one in asked.messages)
-        child = site.kin().child if site.kin else context.key
+        child = site.inner().child if site.inner else context.key
         thread = harness.thread(child, begin=True, history=before)
         try:
             result = await thread.settle(last)

@@ -77,7 +77,7 @@ class GivenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class StatefulAnswer(Protocol):
     """A finished call after which the provider stores a part of the conversation. After other calls it stores nothing."""
 
     @property

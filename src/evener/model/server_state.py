@@ -21,7 +21,7 @@ from evener.errors import (
 from evener.loop.state import RunState as Run
 from evener.loop.state import Standing, standing_of
 from evener.model.endpoint import Endpoint
-from evener.model.seam import Answered, Keeping
+from evener.model.seam import Answered, StatefulAnswer
 from evener.transcript.ask import Ask, State, StateMode
 from evener.transcript.blocks import Origin, TextBlock
 from evener.transcript.loss import Loss, loss_of
@@ -115,7 +115,7 @@ class Bearings:
     def answered(self, told: ev.Replied, answer: Answered, rest: Rest, transcript: Transcript) -> ev.Replied:
         """See `Resting`."""
         losses = (*rest.losses, *told.losses)
-        kept = answer.kept if isinstance(answer, Keeping) else State()
+        kept = answer.kept if isinstance(answer, StatefulAnswer) else State()
         same = [call.id for call in told.message.calls] == [call.id for call in answer.message.calls]
         if kept.mode == "replay" or not same:  # a call that we renamed could not be answered by its name
             return replace(told, losses=losses)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from evener import events as ev
 from evener.call_context import current_site
-from evener.driver.room import RoomHost
+from evener.driver.context_window import RoomHost
 from evener.errors import EvenerError
 from evener.hooks import Cancel, Hook, HookAnswer, Hooks, Moment
 from evener.loop.state import RunState, Spent

@@ -219,16 +219,16 @@ class SqliteStore(SqlStore):
         given = self.path.absolute()
         place = given.resolve()  # as SQLite does: a link to the file is the same store, with the same locks beside it
         self._opener = partial(connect, place, busy, cipher)
-        self._presence = FileIdentity(place, given)
+        self._identity = FileIdentity(place, given)
         self._sidecar = Sidecar(place)
         self._scrubber = WalScrubber(place)
         interlock = Interlock(place, busy)
         writes = make_writes_in_turn(
-            interlock, self._presence, self._scrubber.scrub_again, None if cipher is None else SameKey(place)
+            interlock, self._identity, self._scrubber.scrub_again, None if cipher is None else SameKey(place)
         )
-        self._writer = WriterThread(place, self._opener, writes, self._presence, interlock.close)
-        self._reader = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
-        self._indexer = WriterThread(place, self._opener, make_checked_reads(self._presence), self._presence)
+        self._writer = WriterThread(place, self._opener, writes, self._identity, interlock.close)
+        self._reader = WriterThread(place, self._opener, make_checked_reads(self._identity), self._identity)
+        self._indexer = WriterThread(place, self._opener, make_checked_reads(self._identity), self._identity)
         self._seconds = lease
         self._clock = clock
         self._guard = Redaction(funnel or Funnel(), cipher)
@@ -244,7 +244,7 @@ class SqliteStore(SqlStore):
     @cached_property
     def _folder(self) -> Folder:
         """Return what folds long logs. Made when there is one."""
-        alone = partial(read_alone, connect=self._opener, presence=self._presence, path=self._writer.path)
+        alone = partial(read_alone, connect=self._opener, identity=self._identity, path=self._writer.path)
         pager = snapshots.Pager(alone, self._guard)
         return Folder(self._indexer, self._writer, partial(snapshots.fold_log, guard=self._guard, pager=pager))
 
@@ -393,11 +393,11 @@ class SqliteStore(SqlStore):
         """Have a long job done on a connection of its own, so that no other job waits for it."""
         if self._writer.stopped:
             raise protocol.closed()
-        lane = WriterThread(self._writer.path, self._opener, perform, self._presence)
+        thread = WriterThread(self._writer.path, self._opener, perform, self._identity)
         try:
-            return await lane.run(job)
+            return await thread.run(job)
         finally:
-            await lane.end()
+            await thread.end()
 
     async def _take(self, log: str, claim: Claim, *, force: bool) -> tuple[HeldLog, int]:
         now = msgspec.structs.replace(claim, now=self._clock(), until=self._expiry())
@@ -449,14 +449,14 @@ class SqliteStore(SqlStore):
         return self._clock() + self._seconds
 
 
-def _grow_on(lane: WriterThread, index: SearchIndex) -> None:
-    """Let the index grow step by step, until it is whole or the lane is stopped."""
+def _grow_on(thread: WriterThread, index: SearchIndex) -> None:
+    """Let the index grow step by step, until it is whole or the thread is stopped."""
 
     def again(more: bool) -> None:
         if more:
-            _grow_on(lane, index)
+            _grow_on(thread, index)
 
-    lane.send(index.grow, again)
+    thread.send(index.grow, again)
 
 
 def _release(sidecar: Sidecar, log: str, mark: str, *, left: bool) -> Release:
@@ -475,8 +475,8 @@ def _give_back(writer: WriterThread, sidecar: Sidecar, log: str, mark: str, *, l
     writer.send(*_release(sidecar, log, mark, left=left))
 
 
-def _end(renewer: Renewer, *lanes: WriterThread) -> None:
+def _end(renewer: Renewer, *threads: WriterThread) -> None:
     """Stop the threads, when the store is dropped without being closed and when the interpreter ends."""
     renewer.stop()
-    for lane in lanes:
-        lane.stop()
+    for thread in threads:
+        thread.stop()

@@ -37,7 +37,7 @@ __all__ = [
     "Interlock",
     "Job",
     "Perform",
-    "Presence",
+    "StoreIdentity",
     "WalScrubber",
     "WriterJob",
     "WriterThread",
@@ -300,7 +300,7 @@ class Perform(Protocol):
         ...
 
 
-class Presence(Protocol):
+class StoreIdentity(Protocol):
     """The store that a thread uses from its first connection on. `FileIdentity` is the one of a file."""
 
     def check(self) -> None:
@@ -320,11 +320,11 @@ class WriterThread:
         path: Path,
         connect: Callable[[], "sqlite3.Connection"],
         perform: Perform,
-        presence: Presence | None = None,
+        identity: StoreIdentity | None = None,
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
-        self._presence = presence or FileIdentity(path)
+        self._identity = identity or FileIdentity(path)
         self._at_end = at_end
         self._connect = connect
         self._perform = perform
@@ -467,7 +467,7 @@ class WriterThread:
         sound = False
         try:
             if self._connection is None:
-                self._connection = _connection(self._connect, self._presence)
+                self._connection = _connection(self._connect, self._identity)
             sound = self._perform(self._connection, group, self.path, wait=wait)
         except StoreBusy as error:
             _fail(group, error, self.path)
@@ -481,21 +481,21 @@ class WriterThread:
         self._lasts = took if took > STALL else min(took, 2 * max(self._lasts, USUAL))
 
 
-def _connection(connect: Callable[[], "sqlite3.Connection"], presence: Presence) -> "sqlite3.Connection":
-    presence.check()
+def _connection(connect: Callable[[], "sqlite3.Connection"], identity: StoreIdentity) -> "sqlite3.Connection":
+    identity.check()
     made = connect()
     try:
-        presence.opened()
+        identity.opened()
     except StoreError:
         disconnect(made)
         raise
     return made
 
 
-def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], presence: FileIdentity, path: Path) -> T:
+def read_alone(job: Job[T], *, connect: Callable[[], "sqlite3.Connection"], identity: FileIdentity, path: Path) -> T:
     """Do a job that reads, here and now, on a connection of its own. What it raises is a StoreError."""
     try:
-        connection = _connection(connect, presence)
+        connection = _connection(connect, identity)
         try:
             request = WriterJob(job, None, None)
             perform_reads(connection, [request], path)
@@ -552,7 +552,7 @@ def perform_writes(
 
 def make_writes_in_turn(
     interlock: Interlock,
-    presence: FileIdentity,
+    identity: FileIdentity,
     then: Callable[["sqlite3.Connection"], None],
     key: Callable[["sqlite3.Connection"], None] | None = None,
 ) -> Perform:
@@ -565,16 +565,16 @@ def make_writes_in_turn(
         """Return the check of a connection: its files stay the same."""
         files = files_of(connection)
         if key is None:
-            return partial(presence.check_beside, files)
+            return partial(identity.check_beside, files)
 
         def check() -> None:
-            presence.check_beside(files)
+            identity.check_beside(files)
             key(connection)
 
         return check
 
     known: sqlite3.Connection | None = None  # the connection of the last write, and its check
-    check: Check = presence.check
+    check: Check = identity.check
     hasty = False  # whether it waits for no lock
     patience = 0
 
@@ -616,11 +616,11 @@ def perform_reads(connection: "sqlite3.Connection", group: Group, path: Path, *,
     return sound
 
 
-def make_checked_reads(presence: FileIdentity) -> Perform:
+def make_checked_reads(identity: FileIdentity) -> Perform:
     """Return `perform_reads` with a check that the files are those that the connection works on."""
 
     def perform(connection: "sqlite3.Connection", group: Group, path: Path, *, wait: bool = True) -> bool:  # noqa: ARG001
-        presence.check_beside(files_of(connection))
+        identity.check_beside(files_of(connection))
         return perform_reads(connection, group, path)
 
     return perform

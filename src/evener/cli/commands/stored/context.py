@@ -10,7 +10,7 @@ from evener.cli.names import find_log
 from evener.cli.terminal import count, print_json, say
 from evener.context.accounting import KINDS, ContextKind
 from evener.context.gate import ContextRules
-from evener.driver.room import ContextKeeper, ContextReport
+from evener.driver.context_window import ContextKeeper, ContextReport
 from evener.errors import UsageError
 from evener.harness.preview import open_offline
 from evener.loop.state import RunState

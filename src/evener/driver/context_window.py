@@ -75,7 +75,7 @@ class RoomHost(Protocol):
     def warn(self, text: str) -> None: ...
 
 
-class RoomMaking(Protocol):
+class RoomMaker(Protocol):
     """What a driver does before a request. `ContextKeeper` makes room; `evener.replay` plays back a recording of it."""
 
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
@@ -125,7 +125,7 @@ class _Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContextKeeper:
-    """`RoomMaking` for one thread. Keeps its counts, so that a turn costs only its new content.
+    """`RoomMaker` for one thread. Keeps its counts, so that a turn costs only its new content.
 
     `put_blob` stores results that are cut. `summarizer` is the model that writes summaries; None for the run's own.
     `settings` are those of the agent: their output limit is room that a prompt does not have.
@@ -287,7 +287,7 @@ class ContextKeeper:
     # Making room.
 
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
-        """See `RoomMaking`."""
+        """See `RoomMaker`."""
         state = host.state
         if state.context is not None and state.context.sealed is not None:
             await self._reopen(host, model, state.context.sealed)
@@ -544,7 +544,7 @@ class ContextKeeper:
     # After an answer.
 
     def answered(self, host: RoomHost, model: Askable, usage: Usage) -> None:
-        """See `RoomMaking`. A server that was given more than it counts has cut it without a word.
+        """See `RoomMaker`. A server that was given more than it counts has cut it without a word.
 
         Only where the row says that its servers do, or does not know the window: elsewhere it is the count that is wrong.
         """
