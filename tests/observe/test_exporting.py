@@ -262,6 +262,7 @@ def test_all_that_looks_like_a_key_holds_one_of_the_words_that_are_looked_for_fi
     text = data.draw(st.from_regex(shape))
     assert re.search(shape, text)
     assert not text.isascii() or may_look_like_key(text)
+    assert not text.isascii() or may_look_like_key("", f"id{chr(0)}{text}{chr(0)}id")
 
 
 @to_the_end

@@ -379,7 +379,7 @@ def test_a_line_has_the_id_of_its_span_also_beside_keys_that_are_no_ids_and_afte
             ev.CallStarted(at=2.0, call="call", tool="look", key=key),
             ev.CallFinished(at=3.0, call="call", ok=True),
         ]
-    lines, spans, _ = fold_lines(events, log="t", agent="")
+    lines, spans, *_ = fold_lines(events, log="t", agent="")
     whole = fold_spans(events, log="t")
     assert [line.span for line in lines] == [span.span for span in whole if span.kind == "tool"]
     assert [span.span for span in spans] == [span.span for span in whole if span.kind == "agent"]

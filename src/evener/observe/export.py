@@ -3,6 +3,7 @@ removes.
 """
 
 import re
+import string
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from operator import attrgetter
@@ -49,15 +50,18 @@ KEY_SHAPES = (
 """What looks like a key of any provider. A trace is read by others than its thread, so here a false alarm costs little.
 
 Repetitions are bounded where a text could repeat what stands before them: looking for these holds up the whole process."""
-KEY_WORDS = "ya29 eyJ xox -----BEGIN ://".split()
-AMAZON_AND_GOOGLE = "AKIA ASIA ABIA ACCA AIza".split()
+KEY_WORDS = "ya29 eyJ -----BEGIN ://".split()
 CASELESS_KEY_WORDS = "bearer basic key secret passw token".split()
-"""All that looks like a key holds one of these words, the latter in any case, or a `-` or `_` after one of the prefixes. They
-are looked for first, as all shapes take long."""
+AMAZON_AND_GOOGLE = "AKIA ASIA ABIA ACCA AIza".split()
+"""All that looks like a key holds one of these words, the second in any case, or `xox`, or a `-` or `_` after one of the
+prefixes. They are looked for first, as all shapes take long."""
+ID_CHARACTERS = f"{string.ascii_letters}{string.digits}-_\0".encode()
+"""What most ids consist of, and what stands between them. A shape with one of the first two kinds of words has others,
+too, so these words are not looked for in ids of these characters."""
 KEY_PREFIXES = tuple(
     "sk pk rk xk sai pai rai xai hf r8 npm pypi glpat tgp nvapi pplx fw whsec ghp gho ghu ghs ghr lin dop github".split()
 )
-PREFIX_ENDS = frozenset([prefix[-2:] for prefix in KEY_PREFIXES])
+PREFIX_END = re.compile(f"_(?<=(?:{'|'.join(sorted({prefix[-2:] for prefix in KEY_PREFIXES}))})_)")
 
 CONTENT = attrgetter("content")
 
@@ -86,39 +90,42 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
         )
 
 
-def list_texts(spans: Iterable[TraceSpan]) -> list[str]:
-    """Return all texts of the spans but what was said, each once."""
-    found: set[Attribute] = set()
+def list_texts(spans: Iterable[TraceSpan], more: Iterable[Attribute] = ()) -> list[str]:
+    """Return all texts of the spans but what was said, and the texts in more values, each once."""
+    found = set(more)
     for span in spans:
         found.update(span.attributes.values(), (span.name, span.error))
     return texts_in(found)
 
 
-def may_hold_secrets(texts: Sequence[str]) -> bool:
-    """True if one of the texts may contain a secret or is too long. False is certain.
+def may_hold_secrets(texts: Sequence[str], ids: Sequence[str] = ()) -> bool:
+    """True if one of the texts or of the ids may contain a secret or is too long. False is certain.
 
     Letters beyond ASCII always return True, because some of them equal others if case is ignored.
     """
-    text = "\n".join(texts)
-    if not text.isascii() or (len(text) > CUT and max(map(len, texts)) > CUT):
+    text, joined = "\n".join(texts), "\0".join(ids)
+    whole = f"{text}\n{joined}"
+    if not whole.isascii() or (len(whole) > CUT and max(map(len, (*texts, *ids))) > CUT):
         return True
-    return known_net().may_hold(text.encode()) or may_look_like_key(text)
+    return known_net().may_hold(whole.encode()) or may_look_like_key(text, joined)
 
 
-def may_look_like_key(text: str) -> bool:
-    """True if one of the shapes may be in this text of ASCII letters. False is certain."""
+def may_look_like_key(text: str, ids: str = "") -> bool:
+    """True if one of the shapes may be in this text of ASCII letters, or in these ids. False is certain."""
+    whole = f"{text}\n{ids}"
+    if ids.encode().translate(None, ID_CHARACTERS):
+        text = whole
     for word in KEY_WORDS:
         if word in text:
             return True
-    if "A" in text and any([word in text for word in AMAZON_AND_GOOGLE]):
-        return True
     lower = text.lower()
     for word in CASELESS_KEY_WORDS:
         if word in lower:
             return True
-    # Searching for each prefix would take longer. Most ids of a run have the same few letters before a mark.
-    parts = text.replace("-", "_").split("_")
-    return not PREFIX_ENDS.isdisjoint([part[-2:] for part in parts]) and any([part.endswith(KEY_PREFIXES) for part in parts])
+    if "xox" in whole or ("A" in whole and any([word in whole for word in AMAZON_AND_GOOGLE])):
+        return True
+    marked = whole.replace("-", "_")  # searching for each prefix would take longer
+    return PREFIX_END.search(marked) is not None and any([part.endswith(KEY_PREFIXES) for part in marked.split("_")])
 
 
 class _RedactedTexts(dict[str, str]):

@@ -19,6 +19,7 @@ import msgspec
 
 from evener.errors import UsageError
 from evener.events import Configured, Event, Prompted
+from evener.observe.conventions import Attribute
 from evener.observe.lines import SEQ, SpanLine, TraceSpan, encode_spans
 from evener.observe.spans import fold_lines, fold_spans
 
@@ -181,14 +182,16 @@ def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
 
     found: list[TraceSpan | SpanLine] = []
     others: list[TraceSpan] = []
-    texts: list[str] = []
+    shared: set[Attribute] = set()
+    ids: list[str] = []
     for run in runs:
-        lines, spans, said = fold_lines(**_arguments(run))
+        lines, spans, values, named = fold_lines(**_arguments(run))
         ended = [span for span in spans if span.end]
         found += sorted([*ended, *lines], key=SEQ)
         others += ended
-        texts += said
-    return spans_of(runs, content=False) if may_hold_secrets([*texts, *list_texts(others)]) else found
+        shared.update(values)
+        ids += named
+    return spans_of(runs, content=False) if may_hold_secrets(list_texts(others, shared), ids) else found
 
 
 def _arguments(run: EndedRun) -> dict[str, Any]:

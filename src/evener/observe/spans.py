@@ -25,7 +25,6 @@ from evener.observe.lines import (
     TraceSpan,
     own_attributes,
     share,
-    texts_in,
 )
 from evener.observe.trace_context import are_ids, parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
@@ -80,12 +79,14 @@ def fold_lines(
     config: ev.Configured | None = None,
     first: int = 1,
     again: int = 0,
-) -> tuple[list[SpanLine], list[TraceSpan], list[str]]:
-    """Return the same without content: lines, other spans, and the texts in the lines, some of which may be secret."""
+) -> tuple[list[SpanLine], list[TraceSpan], list[Attribute], list[str]]:
+    """Return the same without content: lines, other spans, and what may be secret in the lines: values that many of them have,
+    and ids of answers and calls.
+    """
     fold = _SpanFold(log, agent, events, first, lines=True)
     fold.begin(thread, config)
     fold.take(events, first, again)
-    return fold.lines, fold.spans, fold.texts
+    return fold.lines, fold.spans, fold.shared, fold.named
 
 
 class _Common(msgspec.Struct, frozen=True):
@@ -116,7 +117,8 @@ class _SpanFold:
     ) -> None:
         self.spans: list[TraceSpan] = []  # those that are no lines
         self.lines: list[SpanLine] = []
-        self.texts: list[str] = []  # in lines
+        self.shared: list[Attribute] = []  # by many lines
+        self.named: list[str] = []  # ids of answers and calls in lines
         self._ids: list[str] = []  # what the ids are made of that the last lines have
         self._events, self._first = events, first
         self._log, self._agent, self._content, self._lines = log, agent, content, lines
@@ -314,7 +316,7 @@ class _SpanFold:
     def _share(self, kind: SpanKind, what: str, said: dict[str, Attribute]) -> _Common:
         name, each = names.name_span(kind, what), list(said.items())
         middle = list(said).index(CALL) if CALL in said else len(each)
-        self.texts += texts_in([name, *said.values()])
+        self.shared += (name, *said.values())
         named: dict[str, Attribute] = {"kind": kind, "name": name, "trace": self._trace}
         return _Common(kind, name, said, *map(share, (named, dict(each[:middle]), dict(each[middle + 1 :]))))
 
@@ -349,9 +351,9 @@ class _SpanFold:
             usage.reasoning or UNSET, finish_reasons(reason), event.first, float(cost), model, address, port,
             event.reply or UNSET,
         )  # fmt: skip
-        self.texts.append(event.reply)
+        self.named.append(event.reply)
         if previous:
-            self.texts.append(previous)
+            self.named.append(previous)
         if event.tries > 1 or event.losses or reason == "compacted":
             self._add_rare(said, event)
         if content is not None:
@@ -371,7 +373,7 @@ class _SpanFold:
             said.tries = event.tries
         if event.losses:
             said.losses = tuple([loss.code for loss in event.losses])
-            self.texts += said.losses
+            self.shared += said.losses
         if event.stop.reason == "compacted":
             said.compacted = True
 
@@ -381,7 +383,7 @@ class _SpanFold:
         self._origin = origin
         model, address, port = [said.get(name, UNSET) for name in ANSWERING]
         self._answering = (model, address, port)
-        self.texts += texts_in(said.values())
+        self.shared += said.values()
 
     def _failed(self, seq: int, event: ev.ModelFailed) -> None:
         asked, self._request = self._request, None
@@ -466,7 +468,7 @@ class _SpanFold:
             return
         seq, start, what, common, _own, content = begun
         said = CallAttributes(common.before, call, common.after, event.outcome)
-        self.texts.append(call)
+        self.named.append(call)
         if not event.ok:
             said.error = "tool_error" if event.outcome != "unknown" else "unknown_outcome"
         if event.nested is not None:
