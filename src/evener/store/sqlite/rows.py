@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 KINDS = {kind: str(kind.__struct_config__.tag) for kind in get_args(Event)}
-INSERT = (
-    "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload)"
-    f" VALUES (?, ?, {VERSION}, {RULE}, ?, ?, ?, ?, ?)"
-)
+INSERT = "INSERT INTO events (log, seq, version, rule, at, kind, digest, chain, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 END = (
     "SELECT epoch, length, head, EXISTS (SELECT 1 FROM inbox WHERE log = number AND settled = 0), holder, log"
     " FROM logs WHERE number = ?"
@@ -193,7 +190,7 @@ def append(
     return _insert(connection, held, links, head, noted=noted)
 
 
-LinkedRow = tuple[int, int, float, str, bytearray, bytearray, bytearray]
+LinkedRow = tuple[int, int, int, int, float, str, bytearray, bytearray, bytearray]
 """A row of the table. Not bytes: for each of those `sqlite3` looks for an adapter, which costs more than a copy."""
 
 
@@ -211,7 +208,7 @@ def _link_rows(
             payload = guard.seal("event", held.log, payload, number=seq)
         digest = sha256(payload).digest()
         head = link_new(head, digest, seq, VERSION, at, kind)
-        links.append((number, seq, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
+        links.append((number, seq, VERSION, RULE, at, kind, bytearray(digest), bytearray(head), bytearray(payload)))
     return links, head
 
 
