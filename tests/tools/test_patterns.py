@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evener.policy.matchers import Unsupported, compile_pattern
+from evener.errors import UsageError
+from evener.policy.matchers import Regex, Unsupported, compile_pattern
 
 CASES = [
     ("a", "cat", True),
@@ -61,6 +62,12 @@ def test_a_pattern_fits_what_it_should(pattern: str, text: str, fits: bool) -> N
 def test_what_is_not_understood_is_refused(pattern: str) -> None:
     with pytest.raises(Unsupported):
         compile_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", "(?<!a)b", r"(a)\1", "(?P<x>a)(?P=x)", "(?>a)"])
+def test_what_the_engine_does_not_have_is_named(pattern: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be used in a rule: .* without look-around and back-references"):
+        Regex(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])

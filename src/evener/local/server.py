@@ -77,7 +77,7 @@ def check_installed() -> None:
     """Raise UsageError if llama.cpp is not installed. Does not load it, because only the child needs it."""
     if find_spec("xllamacpp") is None:
         raise UsageError(
-            f"Local models need llama.cpp, which is not installed for {sys.executable}. Run: pip install 'evener[local]'"
+            f"Local models need llama.cpp, which is not installed for {sys.executable}. Run: pip install 'evener[local]'."
         )
 
 

@@ -93,6 +93,7 @@ SYNTAX = frozenset(r"^$\.*+?()[]{}|/-")
 CODE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|.)", re.DOTALL)
 """An escape. Of a character's number there are the two halves, or the whole."""
 HALF = "it has one half of a character (a lone surrogate), which no text has"
+LACKING = ("invalid perl operator", "invalid escape sequence")
 MOST_MEMORY = 8 << 20
 
 
@@ -149,7 +150,8 @@ def _fold_literal(char: str) -> str:
 
 def _words(error: Exception) -> str:
     said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    return f"{text} (the syntax is RE2's, without look-around and back-references)" if text.startswith(LACKING) else text
 
 
 Certainty = Literal["yes", "no", "unsure"]
