@@ -90,6 +90,7 @@ def test_only_what_can_follow_is_offered(home: Home, shell: str) -> None:
         screen = pane.until(lambda screen: "remove" in screen and "path" in screen)
         assert "boiled.jsonl" not in screen
         pane.keys("C-c")
+        pane.until(lambda screen: last_line(screen) == "")  # what is typed before the new prompt may get lost
         pane.say("clear")
         pane.until(lambda screen: "remove" not in screen and last_line(screen) == "")
         pane.keys("-l", "evener keys list --")
