@@ -110,7 +110,17 @@ call), and its content."""
 
 
 class _SpanFold:
-    """The state of the computation. `_calls`, `_questions` and `_request` are the open spans."""
+    """The state of the computation. `_calls`, `_questions` and `_request` are the open spans.
+
+    It has slots because CPython reads attributes slowly where an object has more than 30.
+    """
+
+    __slots__ = (
+        "_agent", "_answering", "_asked", "_called_tools", "_calls", "_content", "_cost", "_events", "_first", "_ids",
+        "_lines", "_log", "_models", "_origin", "_own", "_parent", "_paused", "_questions", "_request", "_results",
+        "_retry", "_root", "_run", "_settings", "_system", "_told", "_tools", "_trace", "_usages", "lines", "named",
+        "shared", "spans", "thread",
+    )  # fmt: skip
 
     def __init__(
         self, log: str, agent: str, events: Sequence[ev.Event], first: int, *, content: bool = False, lines: bool = False
