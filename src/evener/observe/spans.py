@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
-from msgspec.structs import astuple
 
 from evener import events as ev
 from evener.observe import conventions as names
@@ -558,4 +557,11 @@ TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
 
 def _sum_usages(usages: list[Usage]) -> Usage:
     """Return their sum. `+` would make and check a value for each."""
-    return usages[0] if len(usages) == 1 else Usage(*map(sum, zip(*map(astuple, usages), strict=True)))
+    return Usage(
+        sum([usage.input_total for usage in usages]),
+        sum([usage.uncached for usage in usages]),
+        sum([usage.cache_read for usage in usages]),
+        sum([usage.cache_write for usage in usages]),
+        sum([usage.output_total for usage in usages]),
+        sum([usage.reasoning for usage in usages]),
+    )
