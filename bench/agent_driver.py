@@ -229,8 +229,11 @@ PEERS: dict[str, dict[str, Make]] = {
 # What all of them, and ours, are measured with.
 
 
-async def obey(makes: Mapping[str, Make]) -> None:
-    """Carry out orders until there are no more. An order names what to do, the wire, the address, and how often."""
+async def obey(makes: Mapping[str, Make], settle: Callable[[], None] = lambda: None) -> None:
+    """Carry out orders until there are no more. An order names what to do, the wire, the address, and how often.
+
+    `settle` waits for what an action leaves to another thread: its CPU counts for that action, and not for the next one.
+    """
     made: dict[tuple[str, str, str], Action] = {}
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)
@@ -239,19 +242,22 @@ async def obey(makes: Mapping[str, Make]) -> None:
             if key not in made:
                 made[key] = await makes[order["what"]](order["wire"], order["base"])
                 await made[key]()
-            said: dict[str, object] = await _measured(made[key], order["times"])
+            said: dict[str, object] = await _measured(made[key], order["times"], settle)
         except Exception as error:
             said = {"error": f"{type(error).__name__}: {error}"[:300].replace("\n", " ")}
         print(json.dumps(said), flush=True)
 
 
-async def _measured(action: Action, times: int) -> dict[str, object]:
+async def _measured(action: Action, times: int, settle: Callable[[], None]) -> dict[str, object]:
     """CPU and wall seconds of one action, and what it counted."""
+    settle()
     gc.collect()
     began, start = perf_counter(), process_time()
     for _ in range(times):
         count = await action()
-    return {"cpu": (process_time() - start) / times, "wall": (perf_counter() - began) / times, "count": count}
+    wall = perf_counter() - began
+    settle()
+    return {"cpu": (process_time() - start) / times, "wall": wall / times, "count": count}
 
 
 def main() -> None:

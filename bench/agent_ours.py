@@ -10,6 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Semaphore
 from typing import Any
 
 import aiohttp
@@ -21,6 +22,7 @@ from evener.events import Effect
 from evener.harness import Harness
 from evener.loop.state import Limits
 from evener.model import Model, open_model
+from evener.observe import recorder
 from evener.store import MemoryStore, SqliteStore, Store
 from evener.store.sqlite import rows
 from evener.store.sqlite.rows import AppendedRows, EventRow, HeldLog
@@ -43,6 +45,8 @@ SIZES = (20, 200, 2000)
 """Messages of history."""
 MANY = 1_000_000
 """The number of the first row that we write ourselves."""
+PATIENCE = 30.0
+"""Seconds."""
 INSERT = "INSERT INTO events (log, seq, version, at, kind, digest, chain, payload) VALUES (1, ?, 1, ?, ?, ?, ?, ?)"
 UPDATE = "UPDATE logs SET length = ?, head = ?, changed = ?, lease_until = ? WHERE number = 1"
 
@@ -308,11 +312,36 @@ def makes(session: aiohttp.ClientSession, folder: Path) -> dict[str, Make]:
     return made
 
 
+class Recorder(recorder.TraceRecorder):
+    """The recorder of traces as it is, and a way to wait until it has written what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given = 0
+        self._written = Semaphore(0)
+
+    def record(self, run: recorder.EndedRun) -> None:
+        dropped = self.dropped
+        super().record(run)
+        self._given += self.settings.is_on and self.dropped == dropped
+
+    def _write(self, runs: Sequence[recorder.EndedRun]) -> None:
+        super()._write(runs)
+        if runs:  # none with the end of the process
+            self._written.release(len(runs))
+
+    def settle(self) -> None:
+        """Wait until the spans of all runs are in the file: runs gather for a moment before they are written."""
+        while self._given and self._written.acquire(timeout=PATIENCE):
+            self._given -= 1
+
+
 async def run() -> None:
     """Carry out orders."""
+    traces = recorder.RECORDER = Recorder()
     with TemporaryDirectory(prefix="evener-agents-") as folder:
         async with aiohttp.ClientSession() as session:
-            await obey(makes(session, Path(folder)))
+            await obey(makes(session, Path(folder)), traces.settle)
 
 
 if __name__ == "__main__":
