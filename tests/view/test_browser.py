@@ -147,7 +147,7 @@ async def test_what_was_sent_is_exact_and_why_the_cache_broke_is_told() -> None:
         await expect(page.locator("article.context").last).to_contain_text("Thing 0 was found.")
         await watched.open("#/log/short/sent/13")
         await expect(page.get_by_text("the conversation was compacted")).to_be_visible()
-        await expect(page.get_by_text("The first difference is at input[")).to_be_visible()
+        await expect(page.get_by_text("The requests first differ at input[")).to_be_visible()
         await watched.open("#/")
         await page.get_by_text("first", exact=True).click()
         await page.keyboard.press("2")
@@ -380,7 +380,7 @@ async def test_of_two_hundred_hostile_texts_none_runs_and_none_hides_in_an_appro
         shown = await page.locator("form.decide pre.arguments").all_text_contents()
         names = await page.locator("form.decide legend code").all_text_contents()
         assert await find_harm(page) == []
-        await expect(page.get_by_text("too many for a page")).to_have_count(1)
+        await expect(page.get_by_text("too many for this page")).to_have_count(1)
         assert await page.locator("form.decide button:text-is('approve'):disabled").count() == 1
     wanted = {escaped(json.dumps({"k": text}, indent=1, ensure_ascii=False)) for text in PAYLOADS if len(text) < 200_000}
     assert {visible(text) for text in wanted} <= {visible(text) for text in shown}

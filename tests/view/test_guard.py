@@ -137,6 +137,6 @@ async def test_a_body_that_is_none_of_ours_is_an_error_in_a_sentence(tmp_path: P
         for body in bodies:
             answer = await post(url, "api/fork", body)
             assert answer.status == 409
-            assert "not what was expected" in answer.json["error"]
+            assert "The request is invalid" in answer.json["error"]
         assert (await get(url, "api/threads"))["threads"] == []
     await store.aclose()

@@ -174,7 +174,7 @@ async def test_a_request_is_rebuilt_to_the_byte_and_compared_with_the_one_before
         assert "tool_result" in other["sent"]["body"]
         assert not other["sent"]["exact"]
         wrong = await fetch(f"{url}api/sent/{result.thread}/1")
-        assert (wrong.status, "no request" in wrong.json["error"]) == (409, True)
+        assert (wrong.status, "is not a request" in wrong.json["error"]) == (409, True)
     await store.aclose()
 
 
@@ -377,7 +377,7 @@ async def test_what_a_request_holds_is_told_by_kind_and_why_the_cache_broke(tmp_
         assert "Find thing 0" not in sent["sent"]["body"]
         why = " ".join(sent["difference"]["why"])
         assert "compacted" in why
-        assert "The first difference is at input[" in why
+        assert "The requests first differ at input[" in why
         assert "10 minutes" in why
         tree = await get(url, "api/tree/t?marks=1")
         assert [mark["kind"] for mark in tree["marks"]["t"]] == ["evicted", "compacted"]

@@ -1,6 +1,6 @@
 """The arguments of a call for a page: the whole text, with the escapes of its strings resolved.
 
-Reading JSON into values would round numbers and drop a name that occurs twice. A user who decides must see both.
+Decoding JSON into dicts and floats would round numbers and drop duplicate names. A user who decides must see the exact text.
 """
 
 import json
@@ -12,11 +12,11 @@ from evener.transcript.blocks import ToolCall
 
 
 class _Pairs(list[tuple[str, object]]):
-    """The fields of an object, also those of one name."""
+    """The fields of an object, including duplicate names."""
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number as the text spells it."""
 
 
 def write_arguments(raw: str) -> str:
@@ -44,7 +44,7 @@ def _write(value: object, end: str) -> str:
 
 
 def _quote(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()  # half a pair stays an escape
+    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()  # a lone surrogate stays an escape
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""A log for reading: its events as items, each call beside its result. Pure: no I/O, no clock.
+"""A log prepared for display: its events as items, each call with its result in one item. Pure: no I/O, no clock.
 
 An item is identified by the number of its event, and keeps its position. `touched` is the number of the last event that
 changed it, so a page that knows the log up to an event asks for the items that changed since.
@@ -37,7 +37,7 @@ LABEL = 2_000
 
 
 class Piece(msgspec.Struct, omit_defaults=True):
-    """One block. `length` is that of the whole text if it was cut. `place` is its path in its event: `message/blocks/2`."""
+    """One block. `length`: of the whole text, if `text` was cut. `place`: its path in its event, such as `message/blocks/2`."""
 
     kind: str
     text: str = ""
@@ -86,7 +86,7 @@ class Conversation:
     def __init__(self) -> None:
         self.items: list[TalkItem] = []
         self.count = 0
-        self._touched: dict[str, TalkItem] = {}  # by key, the one that changed last at the end
+        self._touched: dict[str, TalkItem] = {}  # by key, in the order of their last change
         self._calls: dict[str, TalkItem] = {}
         self._model = ""
         self._asked: TalkItem | None = None
@@ -98,11 +98,11 @@ class Conversation:
             self._take(event)
 
     def since(self, event: int) -> list[TalkItem]:
-        """Return the items that changed after the event of that number, in O(changed items)."""
+        """Return the items that changed after event number `event`, in O(changed items)."""
         return list(takewhile(lambda item: item.touched > event, reversed(self._touched.values())))
 
     def near(self, event: int) -> TalkItem | None:
-        """Return the item of an event, or the last one before it if it has none; None if there is none."""
+        """Return the item of an event. If it has none, return the last item before it, or else the first item."""
         end = bisect_right(self.items, event, key=lambda item: item.n)
         return next(
             (item for item in reversed(self.items[:end]) if item.status != "over"), self.items[0] if self.items else None
@@ -125,7 +125,7 @@ class Conversation:
                 for result in results:
                     self._add_call(result)
             case _:
-                self._went(event)
+                self._add_other(event)
 
     def _add_message(self, event: ev.Prompted | ev.Steered | ev.Imported) -> None:
         match event:
@@ -167,7 +167,7 @@ class Conversation:
                         self._ask(event, block, f"message/blocks/{place}")
 
     def _drop_asking(self) -> None:
-        """Empty the item of a request that has its answer; a page removes empty items."""
+        """Mark the item of a request as over when its answer arrives. A page removes such items."""
         if self._asked is not None:
             self._touch(self._asked).status = "over"
             self._asked = None
@@ -223,7 +223,7 @@ class Conversation:
                 title = f"Left out of requests from here on: {kinds}"
                 self._add("context", event, title=title, status=f"about {event.saved:,} of {event.tokens:,} tokens")
             case ev.Compacted():
-                item = self._add("context", event, title="Compacted: this summary stands for what came before")
+                item = self._add("context", event, title="Compacted: this summary replaces what came before")
                 item.pieces = pieces_of(event.summary.blocks, "summary/")
                 item.status = f"about {event.saved:,} of {event.tokens:,} tokens"
                 item.model, item.usage, item.cost, item.exact = event.model, event.usage, str(event.cost), event.exact
@@ -231,11 +231,13 @@ class Conversation:
                 item = self._add("context", event, title="Not compacted", pieces=[_text(detail, "detail")], status="failed")
                 item.model, item.usage, item.cost, item.exact = event.model, event.usage, str(event.cost), event.exact
             case ev.ContextRestored(id=id):
-                self._note(event, "An eviction or compaction was undone." if id else "Requests hold everything again.")
+                self._note(
+                    event, "An eviction or compaction was undone." if id else "Requests contain the whole conversation again."
+                )
             case ev.Pinned(off=off):
                 self._note(event, "A message was unpinned." if off else "A message was pinned: it stays in requests.")
 
-    def _went(self, event: ev.Event) -> None:
+    def _add_other(self, event: ev.Event) -> None:
         match event:
             case ev.Opened(parent=parent, parent_seq=seq) if parent:
                 self._note(event, f"A branch begins here, after event {seq}.", thread=parent)

@@ -1,4 +1,4 @@
-"""A conversation as one HTML file for reading: no script, nothing fetched, every text escaped. Pure."""
+"""A conversation as one HTML file without scripts. It loads nothing, and every text in it is escaped. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -66,4 +66,4 @@ def _moment(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
-        return "no valid time"
+        return "invalid time"

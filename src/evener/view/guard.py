@@ -1,9 +1,9 @@
-"""Access to the viewer: requests with its token, its own Host and, if they change something, its own Origin. All others get
-403.
+"""Access control of the viewer. A request needs the token, the viewer's own Host and, if it changes something, the viewer's own
+Origin. All others get status 403.
 
 The token is the first part of the path, so nothing is served without it. A page of another site does not know the token, and
-with DNS rebinding its Host is refused. A browser that follows the address from elsewhere gets only the page: `evener view`
-opens it through a file, which is another site.
+with DNS rebinding its Host is refused. A browser that follows a link from another site gets only the page. It must get
+that much, because `evener view` opens the address through a local file, which counts as another site.
 """
 
 import hmac
@@ -44,7 +44,7 @@ class Guard:
         if scope["type"] != "http" or not self._may_pass(scope):
             await PlainTextResponse(REFUSED, 403)(scope, receive, _with_headers(send))
             return
-        path = "/" + _read_quoted_path(scope).split("/", 2)[2]  # still quoted: the id of a thread may hold a slash
+        path = "/" + _read_quoted_path(scope).split("/", 2)[2]  # still quoted: the id of a thread may contain a slash
         await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, _with_headers(send))
 
     def _may_pass(self, scope: Scope) -> bool:
@@ -67,7 +67,7 @@ def _read_quoted_path(scope: Scope) -> str:
 
 
 def _is_followed(headers: dict[bytes, bytes]) -> bool:
-    """True if a link opens the address in a tab: the site that has the link cannot read the answer."""
+    """True if the browser opens the address in a tab, as after a click. The site with the link cannot read the response."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
 
 

@@ -1,4 +1,4 @@
-"""The list of threads: a summary of each, computed once for each length of its log; and the part that a filter leaves.
+"""The list of threads with a summary of each, and its filters. A summary is computed again only when its log has changed.
 
 Reads the store, writes nothing.
 """
@@ -31,9 +31,9 @@ GROUPS = {
 }  # fmt: skip
 GROUP = {condition: group for group, conditions in GROUPS.items() for condition in conditions}
 FEW, AT_ONCE = 100, 0.05
-"""A list waits for so few logs to be read, so many seconds. More are read after it was given."""
+"""If at most `FEW` logs are unread, a list waits up to `AT_ONCE` seconds for them. More are read after it was returned."""
 SLOW = 0.02
-"""Seconds. A list that takes longer to make is given again for four times as long."""
+"""Seconds. A list that took longer to make is reused for four times as long as that took."""
 
 
 class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +52,7 @@ class Glimpse(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thread in the list. Until its log was read, `seen` is None and `condition` empty. `group` is that of a filter."""
+    """One thread in the list. Until its log is read, `seen` is None and `condition` empty. `group` is its filter."""
 
     thread: str
     log: str
@@ -71,7 +71,7 @@ class ListedThread(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def inside(self) -> bool:
-        """True if it is the thread of an agent inside a call."""
+        """True if it is the thread of a subagent."""
         return "/" in self.harness
 
 
@@ -111,7 +111,7 @@ def _condition(state: RunState, *, held: bool) -> str:
 class ThreadIndex:
     """The list. Logs that were not read yet are read in the background, the newest first.
 
-    `version` changes with every change of the list. A large store takes long to list, so a list is kept for some time.
+    `version` changes with every change of the list. Listing a large store is slow, so a list is reused for some time.
     """
 
     def __init__(self, store: Store) -> None:
@@ -127,9 +127,9 @@ class ThreadIndex:
         self._at = self._took = 0.0
 
     async def lines(self, *, rarely: bool = False) -> list[ListedThread]:
-        """Return every thread, the one that changed last first. Erased threads are included, because their tombstones remain.
+        """Return all threads, newest change first. Erased threads are included, because their tombstones remain.
 
-        `rarely`: list at most twice a second, and for at most a twentieth of the time.
+        With `rarely`, read the store at most twice a second, and for at most 5 % of the time.
         """
         pause = max(0.5, 20 * self._took) if rarely else 4 * self._took if self._took > SLOW else 0.0
         async with self._lock:
@@ -139,14 +139,15 @@ class ThreadIndex:
         return self._lines
 
     def expire(self) -> None:
-        """Read the list again for the next request, because this process has changed the store."""
+        """Discard the list, because the store has changed. The next request reads the store again."""
         self._at = 0.0
 
     def choose(
         self, text: str, *, group: str = "", agents: bool = False, only: Collection[str] | None = None
     ) -> list[ListedThread]:
-        """Return the threads that contain all words of a text, in one group; with `agents` also those of agents; with `only`
-        just these.
+        """Return the threads that contain all words of `text`. `group` limits them to one group, and `only` replaces the words.
+
+        Threads of subagents are included only with `agents`.
         """
         chosen = self._lines if agents else [line for line in self._lines if not line.inside]
         chosen = [line for line in chosen if line.group == group] if group else chosen
@@ -156,7 +157,7 @@ class ThreadIndex:
         return [line for line in chosen if all(word in self._find_text(line) for word in words)] if words else chosen
 
     def _find_text(self, line: ListedThread) -> str:
-        """Return the text in which a filter searches. It is made on first use, because most lists are not searched."""
+        """Return the text in which a filter searches. It is computed on first use, because most lists are not searched."""
         found = self._words.get(line.log)
         if found is None:
             found = self._words[line.log] = _words_of(line)
@@ -202,7 +203,7 @@ class ThreadIndex:
         if self._left and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read())
             if len(self._left) <= FEW:
-                await asyncio.wait([self._reading], timeout=AT_ONCE)  # a small store is shown with all that it has
+                await asyncio.wait([self._reading], timeout=AT_ONCE)  # so that the first list of a small store is complete
         self._lines = [self._line(heads[thread], several, decided) for thread, several in threads.items()]
         self._words = {}
         self._made = (summaries, len(self._left), decided)
@@ -226,9 +227,9 @@ class ThreadIndex:
             if self._left and self._left[0] is one:
                 self._left.popleft()
             if not self._left:
-                break  # without another turn of the loop, in which the old list could be given with nothing left to be read
+                break  # without `sleep`: another task could get the old list while `left` is 0 already
             await asyncio.sleep(0)
-        self.expire()  # a list that was given meanwhile does not say what was read since
+        self.expire()  # a list that was returned meanwhile lacks the logs that were read since
 
     def _line(self, head: Summary, several: list[Summary], decided: Collection[str]) -> ListedThread:
         found = self._seen.get(head.log)

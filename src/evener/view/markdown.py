@@ -1,4 +1,4 @@
-"""Markdown as a tree of plain values: [tag, attributes, children]. A page makes elements of them, and never reads HTML."""
+"""Markdown as a tree of plain values: [tag, attributes, children]. A page makes elements of them and never parses HTML."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Pictures in events: only raster images whose bytes are what they say. Anything that a browser might run is not served."""
+"""Images in events. Serves only raster images whose bytes match their media type, and nothing that a browser might run."""
 
 import binascii
 from base64 import b64decode

@@ -1,7 +1,6 @@
-"""The runs that a page has started: the text of their models before it is in the log, and errors. Never more than the log
-will have.
+"""The runs that a page has started: their errors, and the text that a model has streamed but the log does not have yet.
 
-The log has only whole answers. Text that is shown here is removed as soon as the answer, or its failure, is in the log.
+The log has only whole answers. Streamed text is removed here as soon as the answer, or its failure, is in the log.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ class UnfinishedAnswer(msgspec.Struct):
 
 
 class StreamedRun(Protocol):
-    """A run that shows what happens in it. Closing it stops it."""
+    """A run as a stream of events. Closing the stream stops the run."""
 
     def __aiter__(self) -> AsyncIterator[st.StreamEvent]: ...
 

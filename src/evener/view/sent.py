@@ -1,8 +1,7 @@
-"""The sent requests: for each `ModelCalled`, rebuilt from the log and compared with the recorded digest.
+"""The sent requests. For each `ModelCalled`, the request is rebuilt from the log and its digest compared with the recorded one.
 
-Settings of a run are in the log; those of a harness (effort, output limit, schema of the answer) are not. They are known if
-the harness is given; otherwise each effort is tried. A request with another digest is shown as a reconstruction, never as
-what was sent.
+The log has the settings of a run, but not those of a harness (effort, output limit, schema of the answer). Without the
+harness, each effort is tried. A request whose digest differs is shown as a reconstruction, never as what was sent.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,8 +34,8 @@ AROUND = 3
 class RequestLine(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One request of a log: the model, its usage, and the composition of the context.
 
-    `kinds` are tokens by kind of block: an estimate whose sum is the reported count. `shortened` says how the context was
-    shortened since the request before.
+    `kinds` are tokens by kind of block: estimates, scaled so that their sum is the reported count. `shortened` says how the
+    context was shortened since the previous request.
     """
 
     n: int
@@ -135,7 +134,7 @@ async def rebuild(
     """Rebuild the request of event `n`. `models` are the harness's, if there is one. With `as_model`, for another model."""
     called = events[n - 1] if 0 < n <= len(events) else None
     if not isinstance(called, ev.ModelCalled):
-        raise UsageError(f"Event {n} is no request to a model. Give the number of one: the list of requests has them.")
+        raise UsageError(f"Event {n} is not a request to a model. Give a number from the list of requests.")
     state = fold(events[:n])
     resting = _find_rest(events, n) if called.rests is not None and not as_model else None
     recorded = "" if as_model else _find_digest(events[n:])
@@ -160,7 +159,9 @@ async def rebuild(
             return made
         best = best or made
     if best is None:
-        raise UsageError(f"There is no model {name!r} here, so its request cannot be rebuilt.")
+        raise UsageError(
+            f"The request cannot be rebuilt: no model here has the name {name!r}. Give the name of a configured model."
+        )
     return best
 
 
@@ -223,30 +224,34 @@ def explain_changes(events: Sequence[ev.Event], before: int, n: int, bodies: tup
     earlier, later = events[before - 1], events[n - 1]
     assert isinstance(earlier, ev.ModelCalled)
     assert isinstance(later, ev.ModelCalled)
-    found = [f"The model is another one: {later.model} after {earlier.model}."] * (earlier.model != later.model)
+    found = [f"The model changed from {earlier.model} to {later.model}."] * (earlier.model != later.model)
     for seq, event in enumerate(events[before : n - 1], before + 1):
         if why := _explain(event):
             found.append(f"Event {seq}: {why}")
     place = _first_difference(bodies)
     if place:
-        found.append(f"The first difference is at {place}: what stands before it can be read from the cache, the rest cannot.")
+        found.append(
+            f"The requests first differ at {place}. The provider can read the part before it from its cache, but not the rest."
+        )
     else:
-        found.append("Everything that was sent before is sent again, unchanged: the cache can be read up to its end.")
+        found.append(
+            "The earlier request is sent again, unchanged, and continued. The provider can read all of it from its cache."
+        )
     if later.at - earlier.at > LASTS:
-        found.append(f"{(later.at - earlier.at) / 60:.0f} minutes lie between them: most caches last 5.")
+        found.append(f"{(later.at - earlier.at) / 60:.0f} minutes passed between the requests. Most caches last 5 minutes.")
     return tuple(found)
 
 
 def _explain(event: ev.Event) -> str:
     match event:
         case ev.Compacted():
-            return "the conversation was compacted, so a summary stands for its beginning."
+            return "the conversation was compacted, so a summary replaces its beginning."
         case ev.Evicted(cuts=cuts):
             return f"{len(cuts)} blocks were left out to make room."
         case ev.ContextRestored():
-            return "what had been left out is sent again."
+            return "blocks that had been left out are sent again."
         case ev.Configured():
-            return "the system prompt or the tools were set anew."
+            return "the system prompt or the tools were set again."
         case _:
             return ""
 

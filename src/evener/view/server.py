@@ -50,19 +50,19 @@ READ = 1_000
 """Events that are read at a time."""
 PAGE = 200
 CHUNK = 100
-"""Items of one part of a conversation, as the page counts them."""
+"""Items that the page loads at a time."""
 LISTED = 100
 LARGEST_PAGE = 1_000
 LOOK = 0.15
-"""Seconds between two looks at a log that a page shows."""
+"""Seconds between two checks whether a log that a page shows has grown."""
 BEAT = 10.0
 MOST_STREAMS = 32
 SHOWN_SPANS = 20_000
 LARGEST_SHOWN = 200_000
-"""Characters of arguments that a page can show. What cannot be shown whole cannot be approved there."""
+"""Characters of arguments that a page shows at most. A call with longer arguments cannot be approved there."""
 LABEL = 2_000
 MARKED = 200
-"""Branches of a tree that are read for their compactions."""
+"""Branches of a tree that are searched for compactions."""
 KINDS = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -70,7 +70,7 @@ KINDS = {
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
 }
-"""What the page's own files are, by their endings."""
+"""Media types of the page's own files, by file extension."""
 
 Answering = Callable[[Request], Awaitable[object]]
 B = TypeVar("B", bound=msgspec.Struct)
@@ -163,7 +163,7 @@ class Viewer:
     # One log.
 
     async def _open_log(self, log: str, *, items: int = 0) -> OpenLog:
-        """Return the log with all its present events; with `items`, only as much of it as so many items need."""
+        """Return the log with all its present events. With `items`, stop reading when it has that many items."""
         found = self._logs.get(log)
         if found is None:
             found = self._logs[log] = OpenLog(log, [], Conversation(), asyncio.Lock())
@@ -172,7 +172,7 @@ class Viewer:
         self._logs.move_to_end(log)
         more = True
         while more and (not items or len(found.conversation.items) < items):
-            async with found.lock:  # for one part only, so that a page that needs little does not wait for one that needs all
+            async with found.lock:  # for one batch only, so that a request for a few items does not wait for one that needs all
                 more = await self._read_on(found)
         return found
 
@@ -189,7 +189,7 @@ class Viewer:
         return len(new) == READ
 
     async def _items(self, request: Request) -> object:
-        """Return a page of items; or, of the pages that the browser has (`have`), the items that changed after `since`."""
+        """Return a page of items. With `since`, return the changed items of the pages that the browser has (`have`)."""
         params, log = request.query_params, request.path_params["log"]
         start = _number(params.get("start", "0"))
         end = start + min(_number(params.get("many", str(PAGE))), LARGEST_PAGE)
@@ -211,7 +211,7 @@ class Viewer:
         n = request.path_params["n"]
         found = await self.store.read(request.path_params["log"], after=n - 1, until=n)
         if not found:
-            raise UsageError(f"There is no event {n}.")
+            raise UsageError(f"There is no event {n} in this log. Give the number of an event that the log has.")
         return {"n": n, "event": found[0]}
 
     async def _events(self, request: Request) -> object:
@@ -292,7 +292,7 @@ class Viewer:
         except EvenerError as error:
             if other or not 0 < n <= len(opened.events) or not isinstance(opened.events[n - 1], ev.ModelCalled):
                 raise
-            return {"sent": None, "problem": str(error)}  # a model that is not known here is no fault of the page
+            return {"sent": None, "problem": str(error)}  # a model that is unknown here is not an error of the page
         before = [seq for seq, event in enumerate(opened.events[: n - 1], 1) if isinstance(event, ev.ModelCalled)]
         difference = None
         if before and not other:
@@ -315,11 +315,11 @@ class Viewer:
         lines, unread = await self._index.lines(), self._index.left
         for line in lines:
             if line.inside or line.group != "waiting":
-                continue  # what waits inside an agent is listed with the run around it
+                continue  # the approvals of a subagent are listed with the run that called it
             try:
                 found = await self._describe_waiting(line)
             except EvenerError:
-                continue  # the list of threads says that it cannot be read
+                continue  # the list of threads shows that this log cannot be read
             waiting += [found] if found else []
         return {"waiting": waiting, "unread": unread}
 
@@ -354,7 +354,7 @@ class Viewer:
             found[state.harness] = _bench_of(state.config.tools if state.config else ())
         return found
 
-    # Going on.
+    # Forking and continuing.
 
     async def _fork(self, request: Request) -> object:
         body = await _body(request, ForkBody)
@@ -415,7 +415,9 @@ class Viewer:
         events = await self.store.read(params["log"], after=params["n"] - 1, until=params["n"])
         found = await find_image(self.store, events[0], params["place"]) if events else None
         if found is None:
-            return Response(status_code=204)  # the page says what it is instead; an error would be on the console
+            return Response(
+                status_code=204
+            )  # the page shows a text instead; an error status would appear on the browser's console
         media_type, content = found
         return Response(content, media_type=media_type, headers={"content-disposition": "inline; filename=image"})
 
@@ -424,7 +426,7 @@ class Viewer:
         if not isinstance(store, Portable):
             return Response(status_code=404)
         log = request.path_params["log"]
-        await store.link(log)  # what cannot be read is told before the file begins
+        await store.link(log)  # raises if the log cannot be read, before the file begins
         return StreamingResponse(export_lines(store, log), media_type="application/x-ndjson", headers=_as_file(log, "jsonl"))
 
     async def _export_html(self, request: Request) -> Response:
@@ -438,7 +440,7 @@ class Viewer:
 
 
 class DecideBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Decisions about everything that waits in a log, by their keys."""
+    """Decisions about the approvals that wait in a log, by their keys."""
 
     log: str
     decisions: dict[str, Decision]
@@ -452,7 +454,7 @@ class ForkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to do: say something, or go on. An empty `model` is the harness's own."""
+    """Which log to continue, and how. Without a prompt its run is resumed; without a model the harness's own is used."""
 
     log: str
     prompt: str = ""
@@ -477,12 +479,12 @@ async def _body(request: Request, kind: type[B]) -> B:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"The request is not what was expected: {error}.") from None
+        raise UsageError(f"The request is invalid: {error}.") from None
 
 
 def _bench_of(specs: Sequence[ToolSpec]) -> Bench:
     """Return tools that cannot run: only their schemas are known."""
-    asking = question_tool()  # takes an answer that its schema does not show
+    asking = question_tool()  # its real tool accepts the user's answer, which is not in the schema
     toolbox = Toolbox(
         asking if spec.schema == asking.spec.schema else Tool.of(spec.name, spec.schema, function=_never, description="")
         for spec in specs
@@ -497,7 +499,7 @@ def _bench_of(specs: Sequence[ToolSpec]) -> Bench:
 
 def _never(arguments: dict[str, object]) -> str:
     del arguments
-    raise UsageError("A viewer runs no tools.")
+    raise UsageError("The viewer cannot run tools.")
 
 
 def _as_file(log: str, ending: str) -> dict[str, str]:
@@ -509,7 +511,7 @@ def _answer(work: Answering) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that answers with JSON. An error of Evener becomes a status and a sentence."""
 
     async def endpoint(request: Request) -> Response:
-        for name, value in request.path_params.items():  # the guard leaves them quoted
+        for name, value in request.path_params.items():  # the guard passes them on still quoted
             request.path_params[name] = unquote(value) if isinstance(value, str) else value
         try:
             made = await work(request)
@@ -517,7 +519,7 @@ def _answer(work: Answering) -> Callable[[Request], Awaitable[Response]]:
         except EvenerError as error:
             return _json({"error": str(error), "kind": type(error).__name__}, status=410 if isinstance(error, Erased) else 409)
         except (ValueError, OverflowError) as error:
-            return _json({"error": f"The request is not what was expected: {error}.", "kind": "BadRequest"}, status=400)
+            return _json({"error": f"The request is invalid: {error}.", "kind": "BadRequest"}, status=400)
 
     return endpoint
 

@@ -1,8 +1,8 @@
 """Run events as AG-UI events (`ag-ui-protocol` 1.0), and the requests of its clients. Pure.
 
-The protocol has no event that retracts text, but a snapshot of all messages replaces those that a client shows: after a
-broken stream it gets one without the broken answer. Approvals are interrupts, which the next run's `resume` answers. Runs
-inside calls are not shown, but the approvals that they wait for are.
+The protocol has no event that retracts text, but a snapshot of all messages replaces those that a client shows. After a
+broken stream, the encoder sends a snapshot without the broken answer. Approvals are interrupts, which the next run's `resume`
+answers. Runs inside calls are not shown, but the approvals that they wait for are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from evener.web.messages import (
 )
 
 ENDS = ("done", "length", "refusal")
-"""Causes with which a run ends well, as the protocol sees it."""
+"""Stops that the protocol counts as a success."""
 MEDIA = {"image": "image/*", "audio": "audio/*", "video": "video/*", "document": ""}
 ANSWER: Frame = {
     "type": "object",
@@ -46,7 +46,7 @@ Kind = Literal["text", "reasoning"]
 
 
 class Part(msgspec.Struct):
-    """A text or reasoning message of the present turn."""
+    """A text or reasoning message of the current turn."""
 
     kind: Kind
     id: str
@@ -66,13 +66,13 @@ class AgUiEncoder:
         self.finished = False
         self._names: Frame = {"threadId": thread, "runId": run}
         self._run = run
-        self._kept = list(shown)  # messages that count
-        self._parts: list[Part] = []  # of the turn under way
+        self._kept = list(shown)  # messages of completed turns
+        self._parts: list[Part] = []  # of the current turn
         self._open: Part | None = None
         self._open_calls: dict[str, None] = {}
         self._begun: set[str] = set()
         self._parent = ""  # the message that calls of this turn belong to
-        self._spare = ""  # a reasoning message that was emptied, to be used again
+        self._spare = ""  # the id of an emptied reasoning message, to be reused
         self._omitted = False
         self._number = 0
 
@@ -110,7 +110,7 @@ class AgUiEncoder:
             case st.Omitted():
                 self._omitted = True
             case st.Retracted():
-                yield from self._take_back()
+                yield from self._retract()
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
 
@@ -155,7 +155,7 @@ class AgUiEncoder:
         if text:
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": text}
 
-    def _take_back(self) -> Iterator[Frame]:
+    def _retract(self) -> Iterator[Frame]:
         """Yield a snapshot without the retracted text.
 
         Reasoning is emptied: clients keep reasoning that a snapshot leaves out.
@@ -212,7 +212,7 @@ class AgUiEncoder:
         self._kept += made
         self._forget_turn()
 
-    # The run around it.
+    # Other events of the run.
 
     def _of_run(self, event: st.StreamEvent) -> Iterator[Frame]:
         match event:
@@ -306,7 +306,7 @@ def _interrupt(one: Approval, thread: str) -> Frame:
 
 
 def read_ag_ui(body: Mapping[str, object]) -> PageRequest:
-    """Return what an AG-UI client asks for (`RunAgentInput`). Of its messages only the last counts: the log has the others."""
+    """Return what an AG-UI client asks for (`RunAgentInput`). Only its last message is read: the log has the others."""
     found = body.get("messages")
     messages = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     thread, run = check_thread_id(field(body, "threadId")), field(body, "runId")
@@ -318,7 +318,9 @@ def read_ag_ui(body: Mapping[str, object]) -> PageRequest:
     last = messages[-1] if messages else {}
     prompt = tuple(_read_content(last.get("content"))) if not answers and last.get("role") == "user" else ()
     if not answers and not prompt:
-        raise UsageError("There is nothing to do: the last message is empty or not the user's, and `resume` has no answers.")
+        raise UsageError(
+            "There is nothing to do: the last message is empty or not the user's, and `resume` has no answers. Send either."
+        )
     return PageRequest(thread=thread, run=run, prompt=prompt, answers=answers, shown=tuple(messages), unused=unused)
 
 

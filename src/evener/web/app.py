@@ -37,14 +37,14 @@ BODY_SECONDS = 30.0
 RUN_SECONDS = 3_600.0
 MOST_RUNS = 64
 BEAT = 10.0
-"""Seconds of silence after which a comment is sent, so that a client which is gone is noticed."""
+"""Seconds of silence after which a comment is sent: sending fails if the client has disconnected."""
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
-UNUSED = "This agent does not use the {} that the page sent: its tools and its memory are its own."
+UNUSED = "This agent ignores the {} that the page sent: it has its own tools and memory."
 T = TypeVar("T")
 
 
 class PageEncoder(Protocol):
-    """The events of one run in the form of a protocol."""
+    """Encodes the events of one run for a protocol."""
 
     finished: bool
     headers: Mapping[str, str]
@@ -89,7 +89,7 @@ async def _await_disconnect(receive: Receive) -> None:
 
 
 class _Pages:
-    """What the routes share."""
+    """The routes, and the state that they share."""
 
     def __init__(self, harness: Harness, *, by: str, seconds: float, most_runs: int) -> None:
         self._harness = harness
@@ -118,7 +118,7 @@ class _Pages:
         try:
             asked = read(await _read_body(request))
             if not self._left:
-                raise _Refused(503, "Too many runs are under way. Try again later.")
+                raise _Refused(503, "Too many runs are in progress. Try again later.")
         except _Refused as why:
             return JSONResponse({"error": str(why)}, status_code=why.status)
         except EvenerError as error:
@@ -166,7 +166,7 @@ class _Pages:
         try:
             await thread.decide(decide_by_answers(await thread.approvals(), asked.answers, by=self._by))
         except ApprovalStale as error:
-            told.append(str(error))  # it was decided elsewhere, or too late: the log says how the run goes on
+            told.append(str(error))  # it was decided elsewhere, or too late: the log has the decision
         return thread.resume_stream(), told
 
 
@@ -203,13 +203,13 @@ async def _read_body(request: Request) -> dict[str, object]:
     except TimeoutError:
         raise _Refused(408, "The request did not arrive in time.") from None
     except ClientDisconnect:
-        raise _Refused(400, "The client is gone.") from None
+        raise _Refused(400, "The client disconnected.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _Refused(400, "The request is no JSON object.") from None
+        raise _Refused(400, "The request must be a JSON object.") from None
 
 
 async def _answer_nothing(request: Request) -> Response:
-    """Answer a chat that wants to reconnect to a stream: there is none, because a disconnect cancels the run."""
+    """Tell a chat that reconnects that there is no stream: a disconnect cancels the run."""
     del request
     return Response(status_code=204)
 
@@ -224,11 +224,10 @@ def make_app(
     seconds: float = RUN_SECONDS,
     most_runs: int = MOST_RUNS,
 ) -> WebGuard:
-    """Return the ASGI app. Every caller can use each thread of the store: give it to one user, or put a login before it.
+    """Return the ASGI app. Each caller can use all threads of the store: serve the app to one user, or behind a login.
 
-    `hosts` are the host names of the app, `origins` those of pages that other servers serve (`http:
-
-    localhost:3000`). If there is a `token`, requests need it as a bearer token. A run ends after `seconds`.
+    `hosts` are the host names of the app. `origins` are the origins of pages that other servers serve, such as
+    `http://localhost:3000`. If there is a `token`, requests need it as a bearer token. A run ends after `seconds`.
     """
     allowed = list(origins)
     pages = _Pages(harness, by=by, seconds=seconds, most_runs=most_runs)

@@ -1,7 +1,7 @@
-"""Access to the app: requests for this host, from a page that the user allowed, with the token if there is one.
+"""Access control of the app. A request needs an allowed Host, an allowed Origin and, if a token is set, that token.
 
-A page of another site can send requests to this machine. It cannot hide its Origin, and with DNS rebinding it has another
-Host.
+A page of another site can send requests to this machine, but its browser adds its Origin. With DNS rebinding, its requests
+have another Host.
 """
 
 import hmac
@@ -39,9 +39,9 @@ class WebGuard:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin", b"").decode("latin-1")
         if _place_of(f"http://{host}")[0] not in self._hosts:
-            return 403, "This host is not served here."
+            return 403, "The app does not serve this host. Add it to `hosts` when you make the app."
         if origin and origin not in self._origins and _place_of(origin)[1] != host:
-            return 403, "Pages of this origin are not allowed. Name it when the app is made."
+            return 403, "Pages of this origin are not allowed. Add it to `origins` when you make the app."
         if self._token and scope["method"] != "OPTIONS" and not self._knows(headers.get(b"authorization", b"")):
             return 401, "The bearer token is missing or wrong."
         return 200, ""

@@ -1,4 +1,4 @@
-"""What both protocols share: the requests of a page, and the form of results and approvals on it. Pure."""
+"""The parts that both protocols share: the requests of a page, and the form of results and approvals on it. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -82,14 +82,14 @@ def output_of(result: CallFinished) -> str:
 
 
 def answer_id(approval: Approval) -> str:
-    """Return the id of one question of an approval. If the same call is asked about again, that question has another id."""
+    """Return the id of one question of an approval. A second question about the same call has another id."""
     return f"{approval.id}:{approval.key}"
 
 
 def decide_by_answers(approvals: Iterable[Approval], answers: Mapping[str, PageAnswer], *, by: str) -> dict[str, Decision]:
     """Return the decisions for the approvals that wait. Other answers are ignored: those approvals are already decided.
 
-    Raises ApprovalStale if all answers are of that kind.
+    Raises ApprovalStale if approvals wait and no answer belongs to one of them.
     """
     made: dict[str, Decision] = {}
     waiting = keyed(approvals)

@@ -85,13 +85,13 @@ class UiStreamEncoder:
             case st.Omitted():
                 self._omitted = True
             case st.Retracted():
-                yield from self._take_back()
+                yield from self._retract()
             case st.TurnFinished(message=message):
                 yield from self._end_turn(message)
 
     def _begin_step(self) -> Iterator[Frame]:
         if self._step and not self._shown and not self._announced:
-            return  # what was in it is taken back, or there never was anything
+            return  # the open step is empty: its content was retracted, or it had none
         yield from self._close()
         yield from self._end_step()
         self._step, self._shown, self._omitted, self._output = True, 0, False, None
@@ -130,7 +130,7 @@ class UiStreamEncoder:
         if text:
             yield {"type": "tool-input-delta", "toolCallId": call, "inputTextDelta": text}
 
-    def _take_back(self) -> Iterator[Frame]:
+    def _retract(self) -> Iterator[Frame]:
         yield from self._close()
         if self._shown or self._output:
             yield {"type": "reset-step"}
@@ -143,7 +143,7 @@ class UiStreamEncoder:
         calls = [call for call in message.calls if call.name != FINAL_RESULT]
         if self._omitted or not self._shown or self._begun.difference(call.id for call in calls):
             kept = self._output
-            yield from self._take_back()
+            yield from self._retract()
             for block in message.blocks:
                 yield from self._show_block(block)
             yield from self._close()
@@ -168,7 +168,7 @@ class UiStreamEncoder:
             self._announced.add(call.id)
             yield {"type": "tool-input-available", "toolCallId": call.id, "toolName": call.name, "input": arguments_of(call)}
 
-    # The run around it.
+    # Other events of the run.
 
     def _of_run(self, event: st.StreamEvent) -> Iterator[Frame]:
         match event:
@@ -246,7 +246,7 @@ def _metadata(result: RunResult) -> Frame:
 
 
 def read_chat(body: Mapping[str, object]) -> PageRequest:
-    """Return what a chat of the AI SDK asks for. Of its messages only the last counts: the log has the conversation."""
+    """Return what a chat of the AI SDK asks for. Only its last message is read: the log has the conversation."""
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else body.get("message")
     thread = check_thread_id(field(body, "id"))
@@ -259,7 +259,9 @@ def read_chat(body: Mapping[str, object]) -> PageRequest:
         return PageRequest(thread=thread, prompt=prompt, again=body.get("trigger") == "regenerate-message")
     answers = dict(one for part in parts for one in _read_answer(part))
     if not answers:
-        raise UsageError("There is nothing to do: the last message is not the user's, and decides no approval.")
+        raise UsageError(
+            "There is nothing to do: the last message is not the user's, and decides no approval. Send a prompt or a decision."
+        )
     return PageRequest(thread=thread, answers=answers)
 
 

@@ -1,4 +1,4 @@
-// The page: which screen is shown, and one stream that tells what has grown. Nothing from a log is ever read as HTML.
+// The page: the screen that is shown, and one stream that reports which logs have grown. Nothing from a log is parsed as HTML.
 import { html, render, useState, useEffect, get, useLoaded, line, money, tokens, State, Problem, TABS, go, readRoute, switchTheme, quote, shown } from "./parts.js";
 import { Keys, useKeys } from "./keys.js";
 import { Threads } from "./threads.js";
@@ -19,7 +19,7 @@ function useRoute() {
   return readRoute(hash);
 }
 
-// One stream for the page: it tells when the log in sight, or any log, has grown. A page that is not in sight needs none.
+// One stream for the page: it reports that the shown log, or any log, has grown. A hidden page closes it.
 const SILENT = { log: "", events: 0, threads: 0, waiting: 0, error: "", partial: null, on: false };
 function useLive(log) {
   const [live, set] = useState(SILENT), [visible, see] = useState(!document.hidden);

@@ -1,4 +1,4 @@
-// What waits for a decision, in all threads. Everything is shown whole, with characters that cannot be seen written out.
+// The approvals that wait in all threads. Everything is shown whole, and invisible characters as escapes.
 import { html, useState, useEffect, useRef, get, post, useLoaded, shown, exact, safe, line, Code, Problem, lineDiff, quote, spell } from "./parts.js";
 
 const keyOf = (one) => one.log + one.asked.map((asked) => asked.approval.id).join();
@@ -8,7 +8,7 @@ export function Approvals({ version }) {
   const { value, error } = useLoaded(() => get("api/approvals"), "approvals", `${version} ${tick}`);
   const waiting = value ? value.waiting : [];
   const known = useRef(new Map()), ours = useRef(new Set());
-  useEffect(() => {  // what was here, and is decided without us
+  useEffect(() => {  // approvals that this page showed, and that were decided elsewhere
     const now = new Map(waiting.map((one) => [keyOf(one), one]));
     const gone = value ? [...known.current].filter(([key]) => !now.has(key) && !ours.current.has(key)) : [];
     if (gone.length) setDone((before) => [...before, ...gone.map(([, one]) => ({ log: one.log, title: one.title || one.log }))]);
@@ -18,11 +18,11 @@ export function Approvals({ version }) {
   if (!value) return html`<section aria-label="Approvals"><${Problem} text=${error} /></section>`;
   return html`<section aria-label="Approvals" class="inbox"><h2>Approvals</h2><${Problem} text=${error} />
     ${done.map((one) => one.command ? html`<p class="mark good" role="status">Decided: ${line(one.title, 80)}. Resume with: <code>${shown(spell(one.command))}</code></p>` : html`<p class="mark" role="status"><a href=${`#/log/${quote(one.log)}`}>${line(one.title, 80)}</a> was decided elsewhere, or its run went on.</p>`)}
-    ${!waiting.length && html`<div class="empty"><b>Nothing waits for a decision.</b><p>${value.unread ? `${value.unread.toLocaleString()} threads are still being read.` : "A call that needs approval, and a question of a model, shows up here, whichever process it waits in."}</p></div>`}
+    ${!waiting.length && html`<div class="empty"><b>Nothing waits for a decision.</b><p>${value.unread ? `${value.unread.toLocaleString()} threads are still being read.` : "A call that needs approval, and a question of a model, appears here, whichever process it waits in."}</p></div>`}
     ${waiting.map((one) => html`<${Waiting} key=${keyOf(one)} one=${one} decided=${decided} />`)}</section>`;
 }
 
-// All that waits in one thread is decided at once.
+// All approvals of one thread are decided together.
 const UNDECIDED = { verdict: "", why: "", edit: null, result: "", answer: "" };
 function Waiting({ one, decided }) {
   const [choices, set] = useState({}), [error, fail] = useState(""), [over, end] = useState(false);
@@ -61,14 +61,14 @@ function Question({ question, over, choice, change }) {
     ${offered.length > 0 && html`<div class="chips" role="group" aria-label="Answers">${offered.map((text) => html`<button type="button" aria-pressed=${choice.verdict === "allow" && choice.answer === text} onClick=${() => change({ verdict: "allow", answer: text })}>${exact(text)}</button>`)}</div>`}
     <label>Answer<textarea rows="2" value=${choice.answer} onInput=${(event) => change({ verdict: event.target.value ? "allow" : "", answer: event.target.value })}></textarea></label>
     <div class="chips" role="group" aria-label="Decision"><button type="button" class="reject" aria-pressed=${choice.verdict === "reject"} onClick=${() => change({ verdict: "reject", answer: "" })}>do not answer</button></div>
-    ${choice.verdict === "reject" && html`<label>Reason<input value=${choice.why} placeholder="The model is told of it" onInput=${(event) => change({ why: event.target.value })} /></label>`}</fieldset>`;
+    ${choice.verdict === "reject" && html`<label>Reason<input value=${choice.why} placeholder="Sent to the model" onInput=${(event) => change({ why: event.target.value })} /></label>`}</fieldset>`;
 }
 
 function Asked({ approval, answer, shown: text, too_large, over, choice, change }) {
   const { call, interrupt } = approval, interrupted = interrupt === "outcome";
   const verdicts = interrupted ? [["allow", "run it again"], ["happened", "it took effect"], ["reject", "unknown"]] : [["allow", "approve"], ["reject", "reject"]];
-  return html`<fieldset disabled=${over}><legend>${call ? html`<code>${exact(call.name)}</code>` : interrupt === "output" ? "The final answer" : "Going on"} ${interrupted ? "was interrupted" : "needs approval"}</legend>
-    ${too_large > 0 && html`<p class="problem">It has ${too_large.toLocaleString()} characters, too many for a page, and only their beginning is shown. It can be rejected here; to approve it, look at all of it with the command line.</p>`}
+  return html`<fieldset disabled=${over}><legend>${call ? html`<code>${exact(call.name)}</code>` : interrupt === "output" ? "The final answer" : "Continuing"} ${interrupted ? "was interrupted" : "needs approval"}</legend>
+    ${too_large > 0 && html`<p class="problem">${too_large.toLocaleString()} characters are too many for this page: only the beginning is shown. You can reject it here. To approve it, read all of it on the command line.</p>`}
     ${approval.why && html`<p>${exact(approval.why)}${approval.rule && html` <span class="soft">rule ${exact(approval.rule)}</span>`}</p>`}
     ${call && html`<pre class="arguments" tabindex="0" aria-label="Arguments">${exact(text)}</pre><${Change} raw=${call.raw} shown=${text} edit=${choice.edit} />`}
     ${answer && html`<pre class="arguments" tabindex="0" aria-label="Answer">${exact(answer)}</pre>`}
@@ -76,7 +76,7 @@ function Asked({ approval, answer, shown: text, too_large, over, choice, change 
     ${call && interrupt === "tool" && !too_large && html`<button type="button" aria-pressed=${choice.edit !== null} onClick=${() => change(choice.edit === null ? { edit: text, verdict: "allow" } : { edit: null, verdict: "" })}>edit</button>`}</div>
     ${choice.edit !== null && html`<label>New arguments<textarea rows="6" value=${choice.edit} onInput=${(event) => change({ edit: event.target.value })}></textarea></label>`}
     ${choice.verdict === "happened" && html`<label>Its result<input value=${choice.result} onInput=${(event) => change({ result: event.target.value })} /></label>`}
-    <label>Reason<input value=${choice.why} placeholder="The model is told of it" onInput=${(event) => change({ why: event.target.value })} /></label></fieldset>`;
+    <label>Reason<input value=${choice.why} placeholder="Sent to the model" onInput=${(event) => change({ why: event.target.value })} /></label></fieldset>`;
 }
 
 // What a call would change: an edit of a text as a diff, and edited arguments against those of the model.

@@ -22,5 +22,5 @@ function Compare({ a, b, said }) {
   const { value, error } = useLoaded(() => get(`api/diff/${quote(a)}/${quote(b)}`), `${a} ${b}`);
   if (!value) return html`<${Problem} text=${error} />`;
   const side = (messages, log) => html`<div class="side"><h3>${line(said[log], 60)} <span class="soft">${shown(log.slice(0, 12))}</span></h3>${messages.length ? messages.map((message) => html`<article class=${`item message ${message.role}`} tabindex="0"><header><b>${message.role}</b></header>${message.pieces.map((piece) => piece.kind === "tool_call" ? html`<${Plain} text=${piece.text} />` : html`<${Piece} piece=${{ ...piece, length: 0 }} log=${log} n=${0} />`)}</article>`) : html`<p class="soft">Nothing of its own.</p>`}</div>`;
-  return html`<section class="parted" aria-label="Comparison"><h3>They part after event ${value.at}</h3><div class="beside even">${side(value.a, a)}${side(value.b, b)}</div></section>`;
+  return html`<section class="parted" aria-label="Comparison"><h3>The branches differ after event ${value.at}</h3><div class="beside even">${side(value.a, a)}${side(value.b, b)}</div></section>`;
 }

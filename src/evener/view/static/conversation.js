@@ -12,12 +12,12 @@ export function Conversation({ log, version, at, partial }) {
     if (asked.current.has(place) || place < 0 || (place && place * CHUNK >= latest.current.total)) return;
     asked.current.add(place);
     get(`api/items/${quote(log)}?start=${place * CHUNK}&many=${CHUNK}`).then((found) => {
-      if (found.events < latest.current.events) { asked.current.delete(place); loadChunk(place); return; }  // it was overtaken
+      if (found.events < latest.current.events) { asked.current.delete(place); loadChunk(place); return; }  // a newer state was loaded meanwhile
       set((before) => ({ total: Math.max(found.total, before.total), events: before.events || found.events, chunks: { ...before.chunks, [place]: found.items } }));
     }, (problem) => { asked.current.delete(place); fail(problem.message); });
   }, [log]);
   useEffect(() => { loadChunk(0); }, [log]);
-  useEffect(() => {  // what is new since
+  useEffect(() => {  // load what is new
     const known = latest.current;
     if (known.total < 0 || version <= known.events || busy.current) return;
     busy.current = true;
@@ -37,7 +37,7 @@ export function Conversation({ log, version, at, partial }) {
     ${state.total >= 0 && html`<div id="end"></div><${GoOn} log=${log} />`}</div>`;
 }
 
-// The loaded parts with items that are new or have changed. A part that is not loaded comes as a whole when it is near.
+// Update the loaded parts with new and changed items. A part that is not loaded is loaded whole when it is near.
 function merged(before, items) {
   const chunks = { ...before };
   for (const item of items) {
@@ -49,12 +49,12 @@ function merged(before, items) {
   return chunks;
 }
 
-// A page that shows the end goes on showing it while the conversation grows. The keys g and G go to the ends.
+// If a page shows the end, it scrolls along while the conversation grows. The keys g and G jump to the beginning and the end.
 function useEnd(box, loaded) {
   useEffect(() => {
     let follows = false, last = 0;
     const down = () => scrollTo(0, document.documentElement.scrollHeight);
-    const measure = () => {  // only a user scrolls up: what is drawn meanwhile moves the end away
+    const measure = () => {  // only a user scrolls up; rendering moves the end down
       const low = loaded() && innerHeight + scrollY >= document.documentElement.scrollHeight - 40;
       follows = low || (follows && scrollY >= last);
       last = scrollY;
@@ -68,13 +68,13 @@ function useEnd(box, loaded) {
   }, []);
 }
 
-// An answer on its way, of a run that this viewer has begun. Its text is replaced by the message in the log.
+// An unfinished answer of a run that this viewer has started. The message in the log replaces it.
 function Typing({ partial }) {
   return html`<article class="item message assistant typing" aria-label="The answer so far" aria-busy="true"><header><b>the model</b> <span class="status">${partial.tool ? line(`calls ${partial.tool}`, 60) : partial.text ? "writes" : "thinks"}</span></header>
     ${partial.reasoning && !partial.text && html`<pre class="reasoning">${shown(partial.reasoning)}</pre>`}<div class="plain"><pre>${shown(partial.text || "")}</pre></div></article>`;
 }
 
-// Bring an item into sight. Its part of the conversation is drawn when it is near, so that comes first.
+// Scroll to an item. First scroll to its part of the conversation, which is rendered only when it is near.
 function reach(place, id, tries = 600) {
   const there = document.getElementById(id);
   if (there) { there.scrollIntoView({ block: "center" }); there.focus({ preventScroll: true }); if (tries > 5) requestAnimationFrame(() => reach(place, id, 5)); return; }
@@ -83,7 +83,7 @@ function reach(place, id, tries = 600) {
   if (tries) requestAnimationFrame(() => reach(place, id, tries - 1));
 }
 
-// A part of a conversation. Far from the screen it is an empty box as high as it was, and it is loaded before it is seen.
+// A part of a conversation. Far from the screen it is an empty box of its last height. It is loaded before it becomes visible.
 const Chunk = memo(({ place, many, items, log, load, fail }) => {
   const box = useRef(null), height = useRef(0);
   const [near, set] = useState(place === 0);
@@ -91,7 +91,7 @@ const Chunk = memo(({ place, many, items, log, load, fail }) => {
     const watch = new IntersectionObserver(([seen]) => {
       if (!seen.isIntersecting && box.current && box.current.dataset.full) height.current = box.current.offsetHeight;
       set(seen.isIntersecting);
-      if (seen.isIntersecting) for (const other of [0, 1, -1, 2, 3]) load(place + other);  // the next are there before they are near
+      if (seen.isIntersecting) for (const other of [0, 1, -1, 2, 3]) load(place + other);  // load the neighbours early
     }, { rootMargin: "4000px" });
     watch.observe(box.current);
     return () => watch.disconnect();
@@ -110,10 +110,10 @@ const Item = memo(({ item, log, fail }) => {
   return html`<article id=${`i${item.key}`} class=${`item ${item.kind} ${item.role || ""}`} tabindex="0" data-step aria-label=${safe(`${title}, event ${item.n}`)}>
     <header><b>${line(title, 120)}</b>${status && html` <span class=${"status " + tone}>${line(status, 60)}</span>`}<span class="figures">${figures}</span>
       <span class="tools">${forkable(item) && html`<button class="quiet fork" onClick=${() => fork(log, item).catch((problem) => fail(problem.message))} aria-label=${`Fork after event ${item.n}`}>fork here</button>`}${item.kind === "message" && item.role === "assistant" && html`<a class="sentlink" href=${`#/log/${quote(log)}/sent/${item.n - 1}`}>what was sent</a>`}<a class="n" href=${`#/log/${quote(log)}/audit/${item.n}`} title=${`event ${item.n}, ${moment(item.at)}`}>#${item.n}</a></span></header>
-    ${item.erased && html`<p class="tombstone">What was said here was erased. Its place in the chain is kept.</p>`}
+    ${item.erased && html`<p class="tombstone">This content was erased. The event keeps its place in the chain of hashes.</p>`}
     ${item.kind === "setup" ? item.pieces && html`<details><summary>system prompt</summary>${item.pieces.map((piece) => html`<${Plain} ...${piece} log=${log} n=${item.n} />`)}</details>` : (item.pieces || []).map((piece) => html`<${Piece} piece=${piece} log=${log} n=${item.n} />`)}
     ${item.kind === "call" ? html`<div class="beside"><div><h4>Arguments</h4><${Plain} ...${item.arguments} log=${log} n=${item.n} /></div>
-      <div><h4>Result</h4>${item.result ? item.result.map((piece) => html`<${Piece} piece=${piece} log=${log} n=${item.result_n} />`) : html`<p class="soft">${item.status === "running" ? "It is running." : "There is none yet."}</p>`}</div></div>` : item.arguments && html`<h4>With these arguments instead</h4><${Plain} ...${item.arguments} log=${log} n=${item.n} />`}
+      <div><h4>Result</h4>${item.result ? item.result.map((piece) => html`<${Piece} piece=${piece} log=${log} n=${item.result_n} />`) : html`<p class="soft">${item.status === "running" ? "Running." : "No result yet."}</p>`}</div></div>` : item.arguments && html`<h4>Arguments that replace the model's</h4><${Plain} ...${item.arguments} log=${log} n=${item.n} />`}
     ${item.losses && html`<${Losses} losses=${item.losses} />`}
     ${(item.problems || []).map((text) => html`<p class="loss">${shown(text)}</p>`)}
     ${item.kind === "approval" && html`<a href="#/approvals">Go to the approvals</a>`}</article>`;
@@ -140,11 +140,11 @@ function GoOn({ log }) {
     event.preventDefault(); fail(""); tell("");
     try {
       const made = await post("api/run", { log, prompt: text, model });
-      tell(made.started ? "The run goes on." : `This viewer has no harness. Run: ${spell(made.command)}`);
+      tell(made.started ? "The run continues." : `This viewer has no harness. Run: ${spell(made.command)}`);
       if (made.started) setPrompt("");
     } catch (problem) { fail(problem.message); }
   };
-  return html`<form class="goon card" aria-label="Go on" onSubmit=${(event) => start(event, prompt)}><label>Say something<textarea rows="2" placeholder="The run goes on from here" value=${prompt} onInput=${(event) => setPrompt(event.target.value)}></textarea></label>
+  return html`<form class="goon card" aria-label="Go on" onSubmit=${(event) => start(event, prompt)}><label>Say something<textarea rows="2" placeholder="The run continues from here" value=${prompt} onInput=${(event) => setPrompt(event.target.value)}></textarea></label>
     <div class="actions"><label>Model (empty: the same)<input value=${model} placeholder="provider:model" onInput=${(event) => setModel(event.target.value)} /></label>
     <button class="main" disabled=${!prompt.trim()}>Send</button> <button type="button" onClick=${(event) => start(event, "")}>Resume</button></div>
     ${told && html`<p class="mark" role="status">${shown(told)}</p>`}<${Problem} text=${error} /></form>`;

@@ -8,7 +8,7 @@ export function Keys({ close }) {
 export function useKeys(setHelp) {
   useEffect(() => {
     const pressed = (event) => {
-      const route = readRoute(location.hash);  // a key may come before the screen of a new address is drawn
+      const route = readRoute(location.hash);  // a key may arrive before the screen of a new address is rendered
       const field = event.target.closest && event.target.closest("input, textarea, select");
       if (event.key === "Escape") { if (field) field.blur(); setHelp(false); return; }
       if (field || event.ctrlKey || event.metaKey || event.altKey) return;

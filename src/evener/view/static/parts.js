@@ -1,4 +1,4 @@
-// Small parts that every screen uses: fetching, texts that hide nothing, Markdown trees, JSON trees.
+// Components that every screen uses: fetching, texts with visible escapes, Markdown trees, JSON trees.
 import { html, Component, useState, useEffect } from "./htm-preact.js";
 export { html, render, useState, useEffect, useRef, useMemo, useCallback } from "./htm-preact.js";
 
@@ -37,13 +37,13 @@ export async function post(path, value) {
   return body;
 }
 
-// A part that is drawn again only when something that it was given is another thing.
+// A component that renders again only when one of its properties is another object.
 export const memo = (View) => class extends Component {
   shouldComponentUpdate(next) { return Object.keys(next).some((name) => next[name] !== this.props[name]); }
   render(given) { return html`<${View} ...${given} />`; }
 };
 
-// Loads once for each key; `version` loads again while what was loaded stays on the screen.
+// Load once for each key. A new `version` loads again; until then the old value stays on the screen.
 export function useLoaded(load, key, version = 0) {
   const [state, set] = useState({ key: null, value: null, error: "" });
   useEffect(() => {
@@ -55,7 +55,7 @@ export function useLoaded(load, key, version = 0) {
   return state.key === key ? state : { key, value: null, error: "" };
 }
 
-// Characters that cannot be seen, or that change the order in which others are read, are written out.
+// Invisible characters, and those that change the reading direction, are shown as escapes.
 const ACTIVE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]|[\u{e0100}-\u{e01ef}]/gu;
 const written = (char) => "\\u" + char.codePointAt(0).toString(16).padStart(4, "0");
@@ -66,7 +66,7 @@ function parted(text, pattern, keep) {
   for (const hit of String(text).matchAll(pattern)) {
     if (keep.includes(hit[0])) continue;
     if (hit.index > last) parts.push(text.slice(last, hit.index));
-    parts.push(html`<span class="unseen" title="a character that cannot be seen">${written(hit[0])}</span>`);
+    parts.push(html`<span class="unseen" title="an invisible character">${written(hit[0])}</span>`);
     last = hit.index + hit[0].length;
   }
   if (!parts.length) return text;
@@ -74,7 +74,7 @@ function parted(text, pattern, keep) {
   return parts;
 }
 
-// The same for attributes and options, which hold no elements.
+// The same for attributes and options, which cannot contain elements.
 export const safe = (text, most = 200) => { const all = String(text ?? "").replace(ACTIVE, (char) => "\n\t".includes(char) ? char : written(char)); return all.length > most ? `${all.slice(0, most - 1)}…` : all; };
 export const shown = (text) => parted(text ?? "", ACTIVE, "\n\t");
 export const exact = (text) => parted(text ?? "", UNSEEN, " \n");
@@ -136,7 +136,7 @@ export function Tree({ value, raw }) {
   return html`<div class="json"><button class="quiet" aria-pressed=${plain} onClick=${() => set(!plain)}>${plain ? "tree" : "raw"}</button>
     ${plain ? html`<pre tabindex="0">${shown(raw ?? JSON.stringify(value, null, 1))}</pre>` : html`<${Branch} value=${value} open />`}</div>`;
 }
-const DEEP = 20;  // levels that are drawn at once; what lies deeper is drawn when it is opened
+const DEEP = 20;  // levels that are rendered at first; deeper ones when the user opens them
 function Branch({ name, value, open, depth = 1 }) {
   const [drawn, draw] = useState(depth < DEEP);
   const label = name === undefined ? "" : html`<span class="key">${shown(String(name))}: </span>`;
@@ -146,7 +146,7 @@ function Branch({ name, value, open, depth = 1 }) {
   return html`<details open=${drawn && (open || entries.length < 6)} onToggle=${() => draw(true)}><summary>${label}${kind}</summary>${drawn && entries.slice(0, 500).map(([key, one]) => html`<${Branch} name=${key} value=${one} depth=${depth % DEEP + 1} />`)}${entries.length > 500 && html`<div>… ${entries.length - 500} more</div>`}</details>`;
 }
 
-// A command for a shell, whatever its words hold.
+// Quote the words of a command for a shell.
 export const spell = (words) => words.map((word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`).join(" ");
 export const money = (amount, sure = true) => `${sure ? "" : "≥"}$${Number(amount) >= 1 || !Number(amount) ? Number(amount).toFixed(2) : Number(amount).toFixed(4)}`;
 export const tokens = (count) => count >= 10000 ? `${(count / 1000).toFixed(0)}k` : count >= 1000 ? `${(count / 1000).toFixed(1)}k` : String(count ?? 0);
@@ -159,7 +159,7 @@ export function age(at) {
 }
 export const WORDS = { approval: "waits for approval", done: "done", running: "running", interrupted: "interrupted", provider_error: "failed", unexpected: "failed", cancelled: "stopped", limit: "stopped at a limit", refusal: "declined", length: "cut at the token limit", repeated: "stopped in a loop", tool_retries: "gave up on a tool", output_retries: "gave up on the schema", empty: "empty", unreadable: "unreadable", erased: "erased", decided: "decided, not resumed" };
 export const State = ({ condition, group }) => html`<span class=${"state " + (group || "calm")}>${WORDS[condition] || line(condition, 30) || "…"}</span>`;
-// Losses, those of one kind together.
+// Losses, grouped by kind.
 export function Losses({ losses }) {
   const groups = new Map();
   for (const loss of losses) {
@@ -173,7 +173,7 @@ export function Losses({ losses }) {
   });
 }
 
-// The lines of two texts: those that both begin and end with are the same, and what lies between is removed and added.
+// Compare the lines of two texts: a common beginning and end are kept, the lines between are removed and added.
 export function lineDiff(before, after) {
   const old = before.split("\n"), fresh = after.split("\n");
   let head = 0, tail = 0;

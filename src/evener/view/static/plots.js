@@ -1,9 +1,9 @@
-// Pictures of a log: the waterfall of its spans, its context and its cost, drawn with plain SVG and rows of one height.
+// Charts of a log: the waterfall of its spans, its context and its cost, as plain SVG and rows of one height.
 import { html, useState, useRef, useEffect, useMemo, get, useLoaded, line, safe, seconds, money, tokens, moment, Problem, quote } from "./parts.js";
 
 const ROW = 26;
 
-// Rows of one height, of which only those in sight are drawn.
+// Rows of one height. Only the visible ones are rendered.
 export function Rows({ count, label, draw, look, height = 480, row = ROW, role = "region" }) {
   const [top, set] = useState(0);
   const box = useRef(null);
@@ -85,10 +85,10 @@ export function Context({ log, version, open }) {
     }} /></section>`;
 }
 
-// The next number that is 1, 2, 2.5 or 5 times a power of ten.
+// Round up to 1, 2, 2.5 or 5 times a power of ten.
 const roundUp = (count) => { const power = 10 ** Math.floor(Math.log10(count)); return [1, 2, 2.5, 5, 10].find((part) => part * power >= count) * power; };
 
-// The tokens of each request by kind, stacked, against the window of its model. A bar across a column: read from the cache up to there.
+// The tokens of each request by kind, stacked, against the window of its model. A line across a column marks how much of it was read from the cache.
 function Stacked({ requests, open }) {
   const columns = bucketed(requests);
   const window = requests.reduce((most, one) => Math.max(most, one.window || 0), 0);

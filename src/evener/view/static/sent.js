@@ -1,4 +1,4 @@
-// What was sent: the bytes of a request, what moved since the one before, and the same for another model.
+// The sent request: its bytes, its differences from the previous request, and the same request for another model.
 import { html, useState, get, go, useLoaded, shown, safe, line, Tree, Problem, Losses, quote } from "./parts.js";
 
 export function Sent({ log, n, version }) {

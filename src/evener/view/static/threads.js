@@ -1,15 +1,15 @@
-// The threads of the store. The server filters; the page holds the parts of the list that were in sight.
+// The threads of the store. The server filters; the page keeps the parts of the list that were visible.
 import { html, useState, useEffect, useRef, get, line, money, tokens, moment, age, State, Problem, quote } from "./parts.js";
 import { Rows } from "./plots.js";
 
 const PAGE = 100;
 
-// The list for a question, in pages. A new version loads again what is in sight; what was loaded stays until then.
+// The list for a query, in pages. A new version loads the visible pages again; the old ones stay until then.
 function usePages(question, version) {
   const [state, set] = useState({ question: null, pages: {}, about: null, error: "" });
   const sight = useRef([0, 0]), asked = useRef("");
   const load = (place) => get(`api/threads?${question}&start=${place * PAGE}`).then((found) => {
-    if (asked.current !== question) return;  // another one was asked meanwhile
+    if (asked.current !== question) return;  // the query has changed meanwhile
     set((before) => ({ question, about: found, error: "", pages: { ...(before.question === question ? before.pages : {}), [place]: found } }));
   }, (error) => set((before) => ({ ...before, error: error.message })));
   useEffect(() => {
