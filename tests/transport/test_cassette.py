@@ -172,7 +172,7 @@ def test_equal_requests_get_their_answers_in_order(tmp_path: Path) -> None:
     )  # fmt: skip
     player = Player(path)
     assert asyncio.run(told(player, ask(1), ask(1), ask(2))) == [[b"first"], [b"second"], [b"other"]]
-    with pytest.raises(CassetteMiss, match="recorded 2 times and has been asked for once more"):
+    with pytest.raises(CassetteMiss, match="recorded 2 times and requested once more"):
         asyncio.run(told(player, ask(1)))
 
 

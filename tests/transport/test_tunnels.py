@@ -58,7 +58,7 @@ def speaking(said: bytes) -> Spoken:
 
 FAULTS: dict[str, tuple[bytes, type[EvenerError], str]] = {
     "it closes": (b"", TruncatedStream, f"{ON_THE_WAY} closed the connection"),
-    "it speaks something else": (b"SSH-2.0-x\r\n\r\n", WireError, f"What came from {ON_THE_WAY} is not HTTP"),
+    "it speaks something else": (b"SSH-2.0-x\r\n\r\n", WireError, f"The answer of {ON_THE_WAY} is not HTTP"),
     "it says more than it should": (b"HTTP/1.1 200 OK\r\n\r\n\x16\x03\x01", WireError, f"{ON_THE_WAY} is not HTTP"),
     "it closes the tunnel": (b"HTTP/1.0 200 OK\r\n\r\n", ConnectFailed, "it closed the connection at once"),
     "it redirects": (b"HTTP/1.1 302 Found\r\nlocation: http://evil\r\n\r\n", ConnectFailed, "answered HTTP 302"),

@@ -31,7 +31,7 @@ REASONS = {
 
 
 def beside(place: str) -> str:
-    """Return how an error message names the proxy before a host."""
+    """Return the name of the proxy before a host, for error messages."""
     return f"the proxy on the way to {place}"
 
 
@@ -62,7 +62,9 @@ def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
 
 def not_http(place: str) -> WireError:
     """Return the error for bytes that are not HTTP."""
-    return WireError(f"What came from {place} is not HTTP. Check the address, its port, and whether it wants https://.")
+    return WireError(
+        f"The answer of {place} is not HTTP. Check the address, its port, and whether the server expects https://."
+    )
 
 
 def closed_early(place: str) -> TruncatedStream:
@@ -115,7 +117,7 @@ HEAD, LINES = 64 * 1024, 128
 BETWEEN = 16 * 1024
 """Bytes that may come between two pieces of a body: sizes of chunks, their extensions, trailers."""
 INTERIM = 64
-"""Heads of 1xx before the one that counts."""
+"""Heads with a status of 1xx before the final one."""
 SWITCHING = 101
 BODYLESS = (SWITCHING, 204, 304)
 
@@ -124,10 +126,10 @@ STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n\0]*)?", re.ASCII)
 TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 FIELD = re.compile(rf"^({TOKEN}):([^\r\n\0]*)\r\n", re.MULTILINE)
 SENT = re.compile(rf"{TOKEN} [!-~]+ HTTP/1\.1\n(?:{TOKEN}\r[\t -~\x80-\xff]*\n)*\n")
-"""A head as it is checked: the separators are characters that no part may contain."""
+"""A head for checking. Its separators are `\\r` after a name and `\\n` after a line, which no part of a head may contain."""
 MOST_DIGITS = 15
 ENDING = b"\r\n\r\n"
-"""What ends a chunked body: the line breaks of its last line and of an empty one."""
+"""The end of a chunked body: the line breaks of its last line and of an empty one."""
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 """The head that llhttp gets in place of the one that was checked here."""
 
@@ -137,7 +139,7 @@ class NotHttp(Exception):
 
 
 def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return the head of a request. Raises BadValue, without the values, which may be secrets, if a character is forbidden."""
+    """Return the head of a request. Raises BadValue for a forbidden character, without the values, which may be secrets."""
     lines = [f"{name}\r{value}\n" for name, value in headers]
     text = f"{method} {target} HTTP/1.1\n{''.join(lines)}\n"
     if not SENT.fullmatch(text) or text.count("\n") != len(lines) + 2:
@@ -192,13 +194,13 @@ class Framing:
         if not data:
             return []
         if self.ended:
-            self.reusable = False  # more than the answer came
+            self.reusable = False  # bytes arrived after the response
             if self._method == "CONNECT":
-                raise NotHttp  # the server at the other end never speaks first
+                raise NotHttp  # in a tunnel, the server sends nothing before our TLS handshake
             return []
         if self._part == "length":
             return self._count_body(data)
-        return [data] if self._part == "close" else self._is_chunked(data)
+        return [data] if self._part == "close" else self._read_chunks(data)
 
     def finish(self) -> bool:
         """Note that the connection has ended. True if the response is whole."""
@@ -229,7 +231,7 @@ class Framing:
         first, _, lines = text.partition("\r\n")
         found, fields = STATUS.fullmatch(first), FIELD.findall(lines)
         if found is None or len(text) > HEAD or len(fields) >= LINES or len(fields) != lines.count("\n"):
-            raise NotHttp  # a field is a line, so as many as there are lines leave none out
+            raise NotHttp  # a line that FIELD did not match is malformed
         status = int(found[2])
         if status < 200 and status != SWITCHING:
             self._interim += 1
@@ -274,7 +276,7 @@ class Framing:
         self.ended = not self._left
         return [data]
 
-    def _is_chunked(self, data: bytes) -> list[bytes]:
+    def _read_chunks(self, data: bytes) -> list[bytes]:
         chunks = self._chunks
         assert chunks is not None
         pieces = chunks.feed(data)
@@ -312,7 +314,7 @@ class _Chunks:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the pieces of the body among these bytes. Raises NotHttp."""
-        if 1 < len(data) <= len(ENDING):  # byte by byte: these may all be line breaks, before the end and after it
+        if 1 < len(data) <= len(ENDING):  # byte by byte: all of them may be line breaks, of the body and after it
             return [piece for at in range(len(data)) for piece in self._parse(data[at : at + 1])]
         return self._parse(data)
 
@@ -327,7 +329,7 @@ class _Chunks:
             if not sink.ended:
                 raise NotHttp from None
             sink.followed = True
-        if sink.ended and len(data) > 1:  # llhttp skips line breaks after the end without a word
+        if sink.ended and len(data) > 1:  # llhttp skips line breaks after the end and does not report them
             before, ending = data[: -len(ENDING)], data[-len(ENDING) :]
             sink.followed = sink.followed or ending != ENDING or before.endswith((b"\r", b"\n"))
         pieces = sink.pieces[: sink.end] if sink.ended else sink.pieces.copy()
@@ -369,7 +371,7 @@ AHEAD = 64 * 1024
 ROOM = 64 * 1024
 """Bytes that one read of the socket takes."""
 RECORD = 32 * 1024
-"""Bytes: more than TLS may hold beyond its hint."""
+"""Bytes: an upper bound of what TLS may deliver beyond its size hint."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -381,11 +383,11 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Begin an exchange, await its head, read its pieces until there are none. `failure` is why no more will come.
+    """Begin an exchange, await its head, read its pieces until there are none. `failure` is the error that ended the exchange.
 
     Waiting for bytes has a deadline, and so has the whole exchange; one timer checks both, and arriving bytes only note the
     time. The timer outlives an exchange: if it fires too early for the next one, it is set again.
-    `release` gives back what an exchange holds beside the connection; it is called when the exchange fails.
+    `release` returns what an exchange holds apart from the connection, such as its slot. It is called when the exchange fails.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -430,10 +432,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until the kernel takes more; a response that comes meanwhile, or a failure, ends the wait, too."""
+        """Wait until the kernel accepts more bytes, the head of a response has arrived, or the connection has failed."""
         while self._full and not self.answer.status and self.failure is None:
             await self._wait()
-        for _ in range(2):  # notice what has arrived before more is sent: the loop polls after it has run ready tasks
+        for _ in range(2):  # read what has arrived before more is sent: the event loop polls after it has run ready tasks
             await asyncio.sleep(0)
 
     async def head(self) -> Framing:
@@ -451,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def take(self) -> bytes | None:
-        """Return what `read` does if that needs no wait, else None."""
+        """Return the result of `read` if that needs no wait, else None."""
         if self._pieces:
             return self._take()
         if self.failure is not None:
@@ -525,13 +527,13 @@ class Connection(asyncio.BufferedProtocol):
     # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of this class
-        self._look = look_for_news(transport.get_extra_info("socket"))
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are not of this class
+        self._look = make_poll(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer.
 
-        It must have the size that TLS asks for, because after an end of the stream there is no second read.
+        It must have the size that TLS asks for: when the stream has ended, asyncio does not read a second time.
         """
         if sizehint + RECORD > len(self._room):
             self._room = memoryview(bytearray(sizehint + RECORD))
@@ -581,7 +583,7 @@ class Connection(asyncio.BufferedProtocol):
     # Internals.
 
     def _finish(self, *, farewell: bool) -> None:
-        """Handle the end of the stream. If only that ends the response, the server itself must have closed it (`farewell`)."""
+        """Handle the end of the stream. A response without a length is complete only if the server closed it (`farewell`)."""
         terms, answer = self._terms, self.answer
         if terms is None or answer.ended or self.failure is not None:
             return
@@ -672,8 +674,8 @@ class Connection(asyncio.BufferedProtocol):
         return b"".join(taken)
 
 
-def look_for_news(found: socket.socket) -> Callable[[], object]:
-    """Return what tells if the open socket has bytes or an end that the event loop may not have reported yet."""
+def make_poll(found: socket.socket) -> Callable[[], object]:
+    """Return a function that is truthy if the socket has bytes, or an end, that the event loop may not have reported yet."""
     if sys.platform == "win32":
         return lambda: select.select((found,), (), (), 0)[0]
     looking = select.poll()

@@ -27,7 +27,7 @@ PRIVATE_4 = (
 )  # fmt: skip
 PUBLIC_6 = ("2000::/3",)
 PRIVATE_6 = ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-"""Within the public part: protocol assignments with Teredo, documentation, and 6to4, which leads to any address of IPv4."""
+"""Exceptions within PUBLIC_6: protocol assignments with Teredo, documentation, and 6to4, which reaches any address of IPv4."""
 AS_IPV4 = ("::ffff:0:0/96", "64:ff9b::/96")
 """IPv4 written as IPv6: mapped, and by the well-known prefix of NAT64, which networks without IPv4 use for public hosts."""
 
@@ -86,7 +86,7 @@ def proxy_from(text: str) -> Proxy:
 
 
 def proxy_for(url: str, environment: Mapping[str, str]) -> Proxy | None:
-    """Return the proxy that HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case, name. Raises BadValue."""
+    """Return the proxy of a URL from HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case. Raises BadValue."""
     parts = urlsplit(url)
     found = _variable(f"{parts.scheme}_proxy", environment) or _variable("all_proxy", environment)
     if not found or _is_excepted(parts.hostname or "", parts.port, _variable("no_proxy", environment)):
@@ -129,9 +129,9 @@ Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Place]
 NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside the first."""
 UNREACHABLE = {EADDRNOTAVAIL, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH}
-"""Errors of an IPv6 address on a machine without IPv6: the error of another address says more."""
+"""Errors of an IPv6 address on a machine without IPv6. The error of another address is reported instead, if there is one."""
 UNSENT = 128 * 1024
-"""Bytes that the kernel may buffer unsent: so that a write that it takes means progress."""
+"""Bytes that the kernel may buffer unsent. Beyond them, an accepted write means that the server has read something."""
 
 
 async def connect(host: str, port: int, *, reach: Reach = "anywhere") -> socket.socket:

@@ -61,7 +61,7 @@ class Deadlines(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Caps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Bytes, after decompression. `body`: of a whole answer that is not streamed. `stream`: of one that is, all its events
+    """Bytes, after decompression. `body`: of an answer that is not streamed. `stream`: of all events of a streamed answer
     together. `error`: of an error's body.
     """
 
@@ -227,7 +227,7 @@ def _list_added_secrets(before: tuple[tuple[str, str], ...], after: tuple[tuple[
 
 
 Fault = Callable[[int, Mapping[str, str], bytes], ProviderError]
-"""Turns an HTTP error into a typed one; a codec has it."""
+"""Turns an HTTP error into a typed one. Each codec has such a function."""
 
 CAPS = Caps()
 GRACE = 0.05
@@ -252,8 +252,8 @@ class Retries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float | None:
         """Return the seconds to wait after attempt number `attempt`, from 1; None to give up.
 
-        `jitter` from 0 to 1 is the part of the backoff that is waited. A wait that the provider asks for is kept in full; up to
-        the same backoff is added, so that many callers do not retry at once. If it is too long, there is no retry.
+        `jitter` from 0 to 1 is the part of the backoff to wait. If the provider asks for a wait, the same part of the backoff
+        is added to it, so that many callers do not retry at once. If it asks for more than `most`, the result is None.
         """
         if attempt >= self.attempts:
             return None
@@ -286,8 +286,8 @@ async def send_retrying(
 ) -> Response:
     """Return a response with a status of 2xx. Raises the last error: the ProviderError of `fault`, or the TransportError.
 
-    Tries and waits together stay within the total deadline. A connection that is closed before a response was most often an
-    idle one that the server had dropped: the first such try is repeated at once and does not count.
+    Tries and waits together stay within the total deadline. If a connection is closed before a response, the server
+    had most often dropped it while it was idle: the first such try is repeated at once and does not count.
     """
     end = clock() + request.deadlines.total
     attempt, forgiven = 1, False

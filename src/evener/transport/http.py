@@ -148,13 +148,13 @@ class HttpResponse:
 KEPT_SECONDS = 30.0
 """How long an unused connection is kept; servers commonly close theirs after a minute or more."""
 TURNS = 16
-"""Turns of the loop that closed connections have to say so."""
+"""Iterations of the event loop in which closed connections can report that they are closed."""
 
 
 class Pool:
     """The connections of one event loop, closed with it. Opens none itself.
 
-    `slots` bounds the exchanges that are open at once; an exchange that took one gives it back. No more connections are kept.
+    `slots` bounds the open exchanges, each of which holds a slot until its end, and the connections that are kept.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
@@ -254,7 +254,7 @@ class Pool:
 USUAL_HEADERS = (("user-agent", f"evener/{__version__}"), ("accept-encoding", OFFERED))
 URL = re.compile(r"(?P<scheme>https?)://(?P<host>[!\"$-.0->@-~]+)(?P<target>[/?#][!-~]*)?", re.IGNORECASE)
 LARGE = 256 * 1024
-"""Bytes of a body that are sent at once; where the system does not take so many before the idle deadline, nothing moves."""
+"""Bytes of a body that are sent at once. If the system does not accept them before the idle deadline, the request fails."""
 REFUSED = 300
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 SWITCHING = 101
@@ -283,7 +283,7 @@ class HttpTransport:
         self._proxies: dict[str, Proxy | None] = {}
 
     async def send(self, request: Request) -> Response:
-        """Send a request, return the response's head. Raises TransportError, WireError if that is not HTTP, BadValue."""
+        """Send a request, return the response's head. Raises TransportError, BadValue, or WireError if it is not HTTP."""
         target = _split_url(request.url)
         place = target.place
         route = route_of(target.base, self._proxy_of(target.base), request.reach)

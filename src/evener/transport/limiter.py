@@ -22,7 +22,7 @@ WITHIN = 900.0
 LONGEST_LOOK = 1.0
 """Seconds after which a call that waits for other machines asks again: one of them may have ended earlier."""
 LONGEST_SILENCE = 60.0
-"""Seconds that the tables of all machines have to answer; one that is dead says so earlier."""
+"""Seconds that the tables of all machines have to answer; a server that is down fails earlier."""
 LONGEST_PAUSE = 3600.0
 """Seconds: a provider that asks for more is asked again after this."""
 
@@ -49,10 +49,10 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class RateTables(Protocol):
-    """Where all machines count the calls of a key, which its fingerprint names."""
+    """The tables in which all machines count the calls of a key. `key` is its fingerprint."""
 
     async def admit(self, key: str, *, id: str, tokens: int, rate: Rate, within: float, minute: float = 60.0) -> float:
-        """Begin a call with the key if there is room: 0.0. Else return the seconds after which to ask again."""
+        """Begin a call with the key and return 0.0; if there is no room, return the seconds after which to ask again."""
         ...
 
     def leave(self, id: str) -> None:
@@ -64,7 +64,7 @@ class RateTables(Protocol):
         ...
 
     def pause(self, key: str, seconds: float) -> None:
-        """Let no call with the key begin for so many seconds, on any machine. Does not wait."""
+        """Keep all machines from beginning calls with the key for so many seconds. Does not wait."""
         ...
 
 
@@ -106,7 +106,7 @@ class Limiter:
         return Slot(self, tokens, within)
 
     def pause(self, seconds: float) -> None:
-        """Let no call begin for so many seconds, as the provider asked. Running calls continue."""
+        """Keep calls from beginning for so many seconds, as the provider asked. Running calls continue."""
         with self._lock:
             until = self._clock() + min(max(seconds, 0.0), LONGEST_PAUSE)
             self._paused_until = max(self._paused_until, until)
@@ -157,7 +157,7 @@ class Limiter:
     # These are called with the lock held.
 
     def _try_first(self, waiter: "_Waiter") -> float | None:
-        """Begin the waiter's call if it is the first and there is room: None. Else return the seconds to wait."""
+        """Begin the waiter's call and return None if it is the first and there is room; else return the seconds to wait."""
         if self._queue[0] is not waiter:
             return inf
         wait = self._try_begin(waiter.slot)
@@ -166,7 +166,7 @@ class Limiter:
         return wait
 
     def _try_begin(self, slot: "Slot") -> float | None:
-        """Begin the call if there is room: None. Else return the seconds until it may; for `inf` the waiter is woken."""
+        """Begin the call and return None if there is room; else return the seconds to wait (`inf`: until woken)."""
         while self._lost:
             self._give_back(self._lost.popleft())
         if self._rate.concurrent and self._active >= self._rate.concurrent:
@@ -201,7 +201,7 @@ class Limiter:
             wait = max(wait, self._recent[len(self._recent) - most].at + self._minute - now)
         if allowed and self._tokens + tokens > allowed:
             over = self._tokens + tokens - allowed
-            for begun in self._recent:  # a call that never fits goes when the window is empty
+            for begun in self._recent:  # a call that is larger than the rate begins when the window is empty
                 over -= begun.tokens
                 wait = max(wait, begun.at + self._minute - now)
                 if over <= 0:
@@ -221,7 +221,7 @@ class Limiter:
 
 
 class Slot(msgspec.Struct, eq=False):
-    """One call's place. `async with limiter.slot(tokens=500) as slot: ...; slot.settle(612)`.
+    """The permit of one call. `async with limiter.slot(tokens=500) as slot: ...; slot.settle(612)`.
 
     `at` is when it began. It is `counted` while it is in the window.
     """
@@ -240,7 +240,7 @@ class Slot(msgspec.Struct, eq=False):
         if limiter._unlimited and not limiter._paused_until:
             return True
         if limiter._key and _sharing.get() is not None:
-            return False  # other machines have a say: that takes a moment
+            return False  # the tables of all machines must be asked, which needs a wait
         with limiter._lock:
             if limiter._queue or limiter._try_begin(self) is not None:
                 return False
@@ -358,7 +358,7 @@ _lock = Lock()
 
 
 class _Sharing:
-    """The store whose tables count the calls of all machines; none at first. It is not kept alive by this."""
+    """The store whose tables count the calls of all machines; none at first. It is a weak reference."""
 
     _store: Callable[[], RateStore | None] = staticmethod(lambda: None)
 

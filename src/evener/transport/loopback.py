@@ -11,7 +11,7 @@ def open_socket(port: int = 0) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(("127.0.0.1", port))
-        made.listen()  # at once: who is told the address may connect before the server accepts
+        made.listen()  # at once: a client that gets the address may connect before the server accepts
     except (OSError, OverflowError) as error:
         made.close()
         why = error.strerror if isinstance(error, OSError) else "ports end at 65535"

@@ -15,22 +15,22 @@ from urllib.parse import quote, quote_plus
 LEVELS = 3
 WORD, QUAD = 8, 4
 SPARSE = 4
-"""Forms of at least 39 bytes cover one of every fourth word: the keys of most providers are that long."""
+"""A form of at least 39 bytes covers a whole aligned word at a multiple of four words. Most providers' keys are that long."""
 MANY = 64
 
 
 class Net:
     """The forms of some secrets, ready to be searched for. The cost of a search does not depend on how many there are.
 
-    A hit is ruled out first, and cheaply: the content is read as aligned words, and any occurrence of a form covers one of
-    them, which must be among those that the form can have there. Only content with such a word is searched place by place.
+    Most content has no hit, and a cheap test shows it: the content is read as aligned words. A form that occurs in it covers
+    at least one whole word, and the set has every word that the form can cover. Only content with such a word is searched.
     """
 
     __slots__ = ("_forms", "_lengths", "_needles", "_quads", "_sampled", "_words")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._forms: dict[str, str] = {}  # each form, and its secret
-        self._lengths: dict[str, tuple[int, ...]] = {}  # of the forms that begin with these characters, the longest first
+        self._lengths: dict[str, tuple[int, ...]] = {}  # by first characters: the lengths of the forms, longest first
         self._sampled: set[int] = set()  # words of 8 bytes, of forms that cover one of every fourth word
         self._words: set[int] = set()  # words of 8 bytes, of forms that cover one of all words
         self._quads: set[int] = set()  # words of 4 bytes, of shorter forms
@@ -143,13 +143,13 @@ def _find_nested(secret: str) -> set[str]:
 
 
 def _starts(form: bytes, size: int, count: int) -> Iterator[int]:
-    """Return those words of a form that may be the first after a word boundary: at its first `count` places."""
+    """Return the words of a form that may begin at a word boundary of the content: those at its first `count` offsets."""
     return (int.from_bytes(form[start : start + size], sys.byteorder) for start in range(min(count, len(form) - size + 1)))
 
 
 REDACTED = "[secret]"
 SHORTEST = 6
-"""A shorter text is in so many places by chance that hiding it would tell more than it hides."""
+"""A shorter text occurs often by chance: replacing it would damage other text and show what the secret is."""
 
 BEGINNING = 16
 """Characters: a beginning of this length is longer than the prefix that the keys of a provider share."""
@@ -167,7 +167,7 @@ _noted: set[str] = set()
 
 
 class Secret(Generic[T]):
-    """A text or bytes that show themselves nowhere: not in a repr, not in the locals of a traceback, not in a pickle."""
+    """A text or bytes that are shown in no repr and no locals of a traceback, and that cannot be pickled."""
 
     __slots__ = ("_held",)
 
@@ -189,7 +189,7 @@ class Secret(Generic[T]):
 
 
 class Environment(Mapping[str, str]):
-    """Environment variables whose values show themselves nowhere: a traceback with locals would print every key of the user."""
+    """Environment variables whose values no repr shows: a traceback with locals would print every key of the user."""
 
     __slots__ = ("_values",)
 

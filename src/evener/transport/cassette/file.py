@@ -5,8 +5,8 @@
      "response": {"status": ..., "headers": {...}, "pieces": ["text", {"base64": "..."}, ...], "closed": false},
      "error": {"kind": "TimedOut", "message": ...}}
 
-`pieces` are the bytes of the answer as they were read, one by one. `closed` says that its reader left before the end.
-`error` without `response` came instead of an answer; with one, it came after its last piece.
+`pieces` are the bytes of the answer, split as they were read. `closed` says that its reader closed it before the end.
+An `error` without `response` was raised instead of an answer; with a `response`, after its last piece.
 """
 
 import json
@@ -209,7 +209,7 @@ def _check_version(document: bytes, where: str, path: str) -> None:
         version = _headers.decode(document).evener_cassette
     except (msgspec.DecodeError, RecursionError) as error:
         why = f'it does not begin with {{"evener_cassette": {VERSION}: {short(str(error))}'
-        raise BadDocument(f"{where} is no recorded exchange: {why}. Check that it is the right file.", path=path) from None
+        raise BadDocument(f"{where} is not a recorded exchange: {why}. Check that it is the right file.", path=path) from None
     if version != VERSION:
         advice = "Update Evener to read it" if version > VERSION else f"The first version is {VERSION}; correct it"
         raise BadDocument(

@@ -51,7 +51,7 @@ def open_cassette(
     must not be stored; credentials of requests are never stored.
     """
     if isinstance(secrets, str):
-        raise UsageError("The secrets of a cassette are several texts, but one was given. Write secrets=[...].")
+        raise UsageError("`secrets` must be a list of texts, but it is a single text. Write secrets=[...].")
     match mode:
         case "replay":
             return Player(path, secrets=secrets)
@@ -163,7 +163,7 @@ class Player:
     def _normalize(self, request: Request) -> tuple[Compared, Compared]:
         """Return the request without secrets, and as it is. Secrets stay in this frame.
 
-        If a key is also a word of the prompt, the recording may contain that word, because another key was used then.
+        The key may also be a word of the prompt. A recording made with another key contains that word, so both are compared.
         """
         pattern = secret_pattern(self._secrets | credentials(request) | find_secrets(request.body))
         body = b"".join(scrub_pieces((request.body,), pattern))
@@ -193,7 +193,7 @@ class Player:
         equals = sum(recorded.key in (sent.key, plain.key) for recorded in self._recorded)
         if equals:
             times = "once" if equals == 1 else f"{equals} times"
-            return f"{opening} It was recorded {times} and has been asked for once more. Send it less often, or record again."
+            return f"{opening} It was recorded {times} and requested once more. Send it less often, or record again."
         number = find_nearest(self._recorded, self._given, sent)
         nearby = self._recorded[number]
         given = ", already given" if number in self._given else ""

@@ -1,7 +1,7 @@
 """Removes secrets from an exchange before it is stored or shown. Pure; keeps only headers that are known to be harmless.
 
-Headers are kept by a list of names, never by a list of what to drop. A secret is found as it is, as JSON or a URL would write
-it, and inside base64, also where it lies across two pieces of an answer, and where an answer spells it out over several events.
+Headers are kept by a list of names to keep, never by a list of names to drop. A secret is found as plain text, as JSON or a
+URL encodes it, and in base64; also if two pieces of an answer, or several of its events, have one part of it each.
 """
 
 import re
@@ -24,9 +24,9 @@ RESPONSE_HEADERS = frozenset(
     "x-generation-id x-request-id x-should-retry".split()
 )
 RATE_LIMITS = re.compile(r"(?:anthropic|x)-ratelimit-[a-z-]+")
-# By name, and rather too much than too little: to lose a harmless part of a query costs little.
+# Names of credentials. The pattern is broad on purpose: the loss of a harmless part of a query costs little.
 CREDENTIAL = re.compile(r"auth|cookie|credential|key|password|secret|session|sig|token", re.IGNORECASE)
-# What a request hands on to a tool server, with the login for it.
+# The fields of a request's body that contain a login for a tool server.
 BODY_CREDENTIAL = re.compile(
     rb'"(?:(?:proxy-)?authorization(?:_token)?|(?:x-)?api[-_]?key|access_token|client_secret)"\s*:\s*("(?:[^"\\]|\\.)*+")',
     re.IGNORECASE,
@@ -54,7 +54,7 @@ def keep_response_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def credentials(request: Request) -> set[str]:
-    """Return the secrets of a request: in headers, in the query, before the host's name, and for tool servers in the body."""
+    """Return the secrets of a request: in headers, in the query, in the URL's login, and for tool servers in the body."""
     values = [value for name, value in request.headers if CREDENTIAL.search(name) and name.lower() not in REQUEST_HEADERS]
     values += (_text(literal) for literal in BODY_CREDENTIAL.findall(request.body))
     found = {secret for value in values for secret in (value.strip(), value.rpartition(" ")[2])}
@@ -73,7 +73,7 @@ def find_secrets(*contents: bytes) -> set[str]:
 
 
 def _text(literal: bytes) -> str:
-    """Return the value of a JSON string; the text as it is when it is none."""
+    """Return the value of a JSON string; the unchanged text if it is not one."""
     try:
         return msgspec.json.decode(literal, type=str)
     except msgspec.DecodeError:

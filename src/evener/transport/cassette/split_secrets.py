@@ -1,7 +1,7 @@
 """Finds and removes secrets that are split over several events: joining the deltas would make them whole again. Pure.
 
-A response is read as JSON documents: SSE events, lines, or the items of one array. The texts at one place in them, with equal
-indexes of their parts, make a channel; a reader joins the texts of a channel.
+A response is read as JSON documents: SSE events, lines, or the items of one array. Texts at the same path, with equal
+indexes of their parts, form a channel: a client joins the texts of a channel.
 """
 
 import re
@@ -110,7 +110,7 @@ def _documents(whole: bytes) -> list[Document]:
 
 
 def _of_event(event: re.Match[bytes]) -> list[Document]:
-    """Parse the lines of an event as one document; where they are none, each by itself."""
+    """Parse the lines of an event as one document; if they are not one, parse each line as a document."""
     lines = list(PAYLOAD.finditer(event[0]))
     start, spans = event.start(), [line.span(1) for line in lines]
     joined = _read(start + spans[0][0], start + spans[-1][1], b"\n".join(line[1] for line in lines))
