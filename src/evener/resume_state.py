@@ -6,7 +6,6 @@ It contains the whole conversation, so it is never printed by accident, and its 
 content is not trusted: every error is a BadDocument with its place. Tools and the system prompt come from the harness.
 """
 
-import os
 import re
 from os import PathLike
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Literal
 import msgspec
 
 from evener.errors import BadDocument, UsageError
+from evener.private_file import write_private
 from evener.transcript.blocks import Origin
 from evener.transcript.json import dump, load
 from evener.transcript.message import Message
-from evener.transcript.mint import new_id
 from evener.transcript.scan import checked_bytes, path_at, repeated_key, short
 from evener.transcript.transcript import Transcript
 
@@ -27,7 +26,6 @@ __all__ = ["ResumeState"]
 KIND: Literal["evener.resume_state"] = "evener.resume_state"
 VERSION: Literal[1] = 1
 MOST_BYTES = 64 << 20
-PRIVATE = 0o600
 MODEL = re.compile(r"[^\s\x00-\x1f\x7f]{1,256}")
 BEFORE, AFTER = b'{"evener":"transcript","version":1,"system":[],"messages":', b"}"
 
@@ -92,19 +90,8 @@ class ResumeState:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the state to a file that only its owner can read. An existing file is replaced atomically."""
-        target = Path(path)
         try:
-            made = target.with_name(f".{target.name}.{new_id()}")
-            handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(self._text.encode())
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(made, target)
-            except BaseException:
-                made.unlink(missing_ok=True)
-                raise
+            write_private(Path(path), self._text.encode())
         except OSError as error:
             raise UsageError(f"The resume state cannot be written to {path}: {error.strerror}. Give another path.") from None
 

@@ -200,11 +200,11 @@ def test_a_folder_that_cannot_be_looked_into_is_told(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_told_with_the_command_that_mends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(**where: object) -> None:
-        raise PermissionError(13, "Permission denied", str(where["dir"]))
+    def refuse(path: Path, _: bytes) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
 
     file = tmp_path / "a folder" / "keys.toml"
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("evener.private_file.write_private", refuse)
     with pytest.raises(UsageError, match=f"Permission denied.*chmod 700 '{file.parent}'") as caught:
         store_key(file, NAME, SENTINEL)
     assert "sentinel" not in str(caught.value)

@@ -9,7 +9,7 @@ from tests.shape.tree import Source, sources
 
 # From the bottom up. A part imports from lower rows only; parts of one row may know each other in one direction.
 LAYERS = (
-    ("errors",),
+    ("errors", "private_file"),
     ("transcript",),
     ("events",),
     ("wire",),

@@ -3,10 +3,7 @@
 A server can change a tool after the user has begun to trust it. A tool whose hash has changed needs approval again.
 """
 
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from evener.errors import StoreError
+from evener.private_file import write_private
 
 Known = dict[str, dict[str, str]]
 MOST_FILE = 16 << 20
@@ -67,15 +65,7 @@ class FilePins:
         known.setdefault(server, {}).update(digests)
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, made = tempfile.mkstemp(prefix=".mcp-", dir=self._file.parent)
-            try:
-                with open(descriptor, "wb") as opened:
-                    opened.write(msgspec.json.format(msgspec.json.encode(known, order="deterministic")))
-                os.replace(made, self._file)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(made)
-                raise
+            write_private(self._file, msgspec.json.format(msgspec.json.encode(known, order="deterministic")))
         except OSError as error:
             raise StoreError(
                 f"The pins of MCP tools cannot be written to {self._file}: {error.strerror}. Make its folder writable."

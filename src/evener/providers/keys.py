@@ -8,7 +8,6 @@ read or swap is refused.
 import os
 import re
 import stat
-import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -287,21 +286,14 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def _write(file: Path, values: Mapping[str, str]) -> None:
-    """Write a new file beside the old one, with mode 600 from the start, then rename it over the old one."""
+    from evener.private_file import write_private  # keys are read far more often
+
     lines = (f"{name} = {_quote(value)}\n" for name, value in sorted(values.items()))
+    content = (HEAD + "".join(lines)).encode("ascii")
     try:
-        descriptor, made = tempfile.mkstemp(prefix=".keys-", dir=file.parent)
+        write_private(file, content)
     except OSError as error:
         raise _not_writable(file.parent, error) from None
-    try:
-        with open(descriptor, "w", encoding="ascii") as opened:
-            opened.write(HEAD + "".join(lines))
-            opened.flush()
-            os.fsync(descriptor)
-        os.replace(made, file)
-    except BaseException:
-        os.unlink(made)
-        raise
 
 
 def _quote(value: str) -> str:

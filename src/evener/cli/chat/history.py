@@ -12,12 +12,13 @@ from pathlib import Path
 import msgspec
 from prompt_toolkit.history import History as Base
 
+from evener.private_file import PRIVATE, write_private
+
 MOST = 1000
 """Entries that are kept."""
 LONGEST = 10_000
 """Characters of an entry in the file; longer ones are pastes, and are not stored."""
 LARGEST = 2 * 1024 * 1024
-PRIVATE = 0o600
 
 
 class History(Base):
@@ -46,15 +47,12 @@ class History(Base):
 
     def _save(self, file: Path, text: str) -> None:
         """Append to what the file holds now: write a new file, then rename it over the old one."""
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _lock(file):
                 kept = [*(_read(file) if file.exists() else []), text][-MOST:]
                 lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in kept)
-                with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as opened:
-                    opened.write(lines[-LARGEST:])
-                beside.replace(file)
+                write_private(file, lines[-LARGEST:])
         except OSError:
             self._file = None  # do not try again
 

@@ -6,16 +6,15 @@ the file and uses neither network nor clock. The file is written once, whole, wh
 
 import os
 import re
-import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self, assert_never
 
 import msgspec
 
 from evener.errors import TransportError, UsageError, WireError
+from evener.private_file import write_private
 from evener.transport.cassette.file import Breach, Broken, RecordedAnswer, RecordedExchange, dump_exchanges, load_exchanges
 from evener.transport.cassette.match import Compared, difference_lines, find_nearest, normalize
 from evener.transport.cassette.scrub import (
@@ -317,18 +316,9 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write the file atomically, readable by its owner only."""
-    temporary = ""
     try:
-        file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")  # its mode is 0600
-        with os.fdopen(file, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        write_private(path, content)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary)
         raise UsageError(
             f"The cassette {path} cannot be written: {error.strerror}. Check the folder and the free space."
         ) from None
