@@ -209,6 +209,7 @@ async def _paused(count: int, path: Path, *, wasteful: bool) -> Cost:
             model.asks.clear()
 
     await some(range(-WARM, 0))
+    await store.logs()  # the store has one thread for reading, which begins with the first read
     before = await _measured()
     await some(range(count))
     after = await _measured()

@@ -8,7 +8,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from bench.kill_store import TellingStore
+from bench.kill_store import telling_store
 from bench.kill_world import Saga, Tell, World, agent
 from evener.harness import Harness, Thread
 from evener.loop.state import RunState
@@ -31,7 +31,7 @@ def telling(pipe: int) -> Tell:
 
 async def live(saga: Saga, store: Store, *, side: Path, tell: Tell) -> None:
     """Bring the conversation and its branches to their ends, and close the store."""
-    told = TellingStore(store, tell)
+    told = telling_store(store, tell)
     harness = agent(saga, store=told, side=side, tell=tell)
     tell("ready")
     root = await root_of(saga, store)

@@ -5,10 +5,10 @@ from hashlib import sha256
 from os import PathLike
 
 from evener.events import Event, encode_events
-from evener.store.protocol import Finding, Hits, Lease, Link, Log, Note, Staging, Store, Summary
+from evener.store.protocol import Begun, Creating, Ending, Finding, Hits, Lease, Link, Log, Note, Staging, Store, Summary
 from evener.store.sqlite.leases import SelfRenewing
 
-__all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests"]
+__all__ = ["ACKNOWLEDGED", "MOVED", "TellingStore", "digests", "telling_store"]
 
 ACKNOWLEDGED = "acknowledged"
 """Told with the log and the digest of each event."""
@@ -82,6 +82,38 @@ class TellingLog:
             self._tell(" ".join((ACKNOWLEDGED, self._log.lease.log, *digests((*staged, *events)))))
 
 
+class TellingEndingLog(TellingLog):
+    """The same, of a log that is closed with its last events."""
+
+    async def append_last(self, *events: Event) -> tuple[Event, ...] | None:
+        assert isinstance(self._log, Ending)
+        kept = await self._log.append_last(*events)
+        self.told(events if kept is not None else ())
+        return kept
+
+
+class TellingBegunLog(TellingEndingLog):
+    """The same, of a log that its first write creates. `first` is the event that this write puts first."""
+
+    def __init__(self, log: Begun, first: Event, tell: Tell) -> None:
+        super().__init__(log, tell)
+        self._begun = log
+        self._staged = [first]
+
+    @property
+    def exists(self) -> bool:
+        return self._begun.exists
+
+
+def _telling(log: Log, tell: Tell) -> TellingLog:
+    return TellingEndingLog(log, tell) if isinstance(log, Ending) else TellingLog(log, tell)
+
+
+def telling_store(store: Store, tell: Tell) -> "TellingStore":
+    """Return a store that tells, and creates logs with their first write if the store behind it does."""
+    return TellingCreatingStore(store, tell) if isinstance(store, Creating) else TellingStore(store, tell)
+
+
 class TellingStore:
     """A store whose logs tell, and that tells when a thread's head was moved."""
 
@@ -90,7 +122,7 @@ class TellingStore:
         self._tell = tell
 
     async def create(self, log: str, first: Event, *, holder: str) -> Log:
-        made = TellingLog(await self._store.create(log, first, holder=holder), self._tell)
+        made = _telling(await self._store.create(log, first, holder=holder), self._tell)
         made.told((first,))
         return made
 
@@ -98,7 +130,7 @@ class TellingStore:
         self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
     ) -> tuple[Log, list[Event]]:
         held, events = await self._store.open(log, holder=holder, after=after, patience=patience, force=force)
-        return TellingLog(held, self._tell), events
+        return _telling(held, self._tell), events
 
     async def move_head(self, thread: str, log: str) -> None:
         await self._store.move_head(thread, log)
@@ -145,3 +177,11 @@ class TellingStore:
 
     async def aclose(self) -> None:
         await self._store.aclose()
+
+
+class TellingCreatingStore(TellingStore):
+    """The same, of a store that creates a log with its first write."""
+
+    def begin(self, log: str, first: Event, *, holder: str) -> TellingBegunLog:
+        assert isinstance(self._store, Creating)
+        return TellingBegunLog(self._store.begin(log, first, holder=holder), first, self._tell)

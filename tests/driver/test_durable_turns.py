@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ from evener import events as ev
 from evener import streaming as st
 from evener import tool
 from evener.driver import driver
-from evener.errors import StoreError
+from evener.errors import StoreError, UsageError
 from evener.harness import Harness
 from evener.hooks import Hook
 from evener.loop.state import Limits
@@ -84,14 +85,15 @@ def test_a_turn_takes_two_commits_and_a_brief_read_one(
     async def go() -> None:
         store = SqliteStore(tmp_path / "store.db")
         monkeypatch.setattr(rows, "append", counted)
+        monkeypatch.setattr(rows, "release", None)  # not called: the lease is given back with the last events
         result = await harness_on(store, effect=effect).run("go")
         assert result.text == "done"
         assert await store.verify() == []
         await store.aclose()
 
     asyncio.run(go())
-    opened, begun, *turns, ended = commits
-    assert (opened, begun[-2:]) == (["opened"], ["prompted", "model_called"])
+    begun, *turns, ended = commits
+    assert (begun[0], begun[-2:]) == ("opened", ["prompted", "model_called"])
     assert turns == turns_of
     assert ended == ["replied", "finished"]
 
@@ -251,3 +253,51 @@ def test_with_hooks_each_event_is_on_disk_before_the_hook_is_asked(tmp_path: Pat
 
     asyncio.run(go())
     assert seen == ["replied"] * (TURNS - 1)
+
+
+def test_a_thread_whose_first_write_fails_is_as_if_it_had_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        thread = harness_on(store).thread()
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "begin", None)
+            with pytest.raises(StoreError) as caught:
+                await thread.run("go")
+        assert (caught.value.thread, thread.id, list(await store.logs())) == ("", "", [])
+        with pytest.raises(UsageError, match="empty"):
+            await thread.run("")
+        assert (await thread.context()).messages == 0
+        result = await thread.run("go")
+        assert (result.text, result.thread) == ("done", thread.id)
+        assert (await thread.run("again")).thread == thread.id
+        await store.aclose()
+
+    asyncio.run(go())
+
+
+def test_a_note_that_comes_with_the_end_is_read_before_the_run_ends(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        other = SqliteStore(tmp_path / "store.db")
+
+        def answer(ask: Ask) -> Line:
+            if len(ask.transcript) == 1:
+                (log,) = asyncio.run_coroutine_threadsafe(other.logs(), loop).result(60)
+                note = Note("say", "steer", '{"text": "hurry"}')
+                asyncio.run_coroutine_threadsafe(other.post(log.log, note), loop).result(60)
+            return f"{len(ask.transcript)}"
+
+        loop = asyncio.new_event_loop()
+        beside = threading.Thread(target=loop.run_forever)
+        beside.start()
+        result = await Harness(ScriptedModel(answer), store=store).run("go")
+        assert result.text == "3"
+        await other.aclose()
+        await store.aclose()
+        loop.call_soon_threadsafe(loop.stop)
+        beside.join()
+        loop.close()
+
+    asyncio.run(go())
+    kinds = kinds_in(tmp_path / "store.db")
+    assert kinds[-5:] == ["replied", "steered", "model_called", "replied", "finished"]

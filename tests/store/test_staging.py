@@ -7,7 +7,8 @@ import pytest
 
 from evener.errors import StoreError
 from evener.events import Opened
-from evener.store import LeaseLost, Note
+from evener.store import LeaseHeld, LeaseLost, Note
+from evener.store.integrity.digests import Checkpoint
 from evener.store.redaction import Funnel
 from evener.store.sqlite import rows
 from evener.store.sqlite.store import SqliteStore
@@ -130,6 +131,94 @@ def test_secrets_are_taken_out_before_an_event_is_staged(tmp_path: Path) -> None
         assert kept is not None
         await log.append()
         assert texts(list(kept)) == texts(await store.read("a")) == ["it is [secret]"]
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_a_begun_log_is_created_with_its_first_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits: list[int] = []
+    append = rows.append
+
+    def counted(connection, held, rows, *more):  # type: ignore[no-untyped-def]
+        commits.append(len(rows))
+        return append(connection, held, rows, *more)
+
+    async def scenario() -> None:
+        store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+        monkeypatch.setattr(rows, "append", counted)
+        log = store.begin("a", opened(), holder="me")
+        assert (log.exists, log.length, list(await log.notes()), list(await store.logs())) == (False, 1, [], [])
+        log.stage(said("one"))
+        assert await log.append_unless_noted(said("two")) == (said("two"),)
+        assert (log.exists, log.length, commits) == (True, 3, [3])
+        assert await other.read("a") == [opened(), said("one"), said("two")]
+        with pytest.raises(LeaseHeld):
+            await other.open("a", holder="you")
+        await log.append(said("three"))
+        await log.aclose()
+        taken, _ = await other.open("a", holder="you")
+        assert (taken.lease.epoch, taken.lease.rival, taken.length) == (2, "", 4)
+        assert await store.verify() == []
+        await other.aclose()
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_a_begun_log_that_is_not_written_was_never_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "store.db")
+        await store.begin("a", opened(), holder="me").aclose()
+        assert list(await store.logs()) == []
+        await (await store.create("a", opened(), holder="me")).aclose()
+        late = store.begin("a", opened(), holder="me")
+        with pytest.raises(StoreError, match="already"):
+            await late.append(said("one"))
+        assert await store.read("a") == [opened()]
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_the_last_events_give_the_lease_back_in_their_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+        first = await store.create("a", opened(), holder="me")
+        second = store.begin("b", opened(), holder="me")
+        monkeypatch.setattr(rows, "release", None)  # not called: it has a commit of its own
+        for log in (first, second):
+            log.stage(said("one"))
+            assert await log.append_last(said("two")) == (said("two"),)
+            taken, events = await other.open(log.lease.log, holder="you")
+            assert (events, taken.lease.rival) == ([opened(), said("one"), said("two")], "")
+            with pytest.raises(StoreError):
+                await log.append(said("three"))
+            await log.aclose()
+            await taken.append_last(said("three"))
+        assert [mark.seq for mark in store._sidecar.read().entries if isinstance(mark, Checkpoint)] == [3, 4, 3, 4]
+        assert await store.verify() == []
+        await other.aclose()
+        await store.aclose()
+
+    run(scenario())
+
+
+def test_the_lease_stays_if_a_note_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+        log = await store.create("a", opened(), holder="me")
+        log.stage(said("one"))
+        await other.post("a", Note("key", "steer"))
+        assert await log.append_last(said("end")) is None
+        with pytest.raises(LeaseHeld):
+            await other.open("a", holder="you")
+        (note,) = await log.notes()
+        await log.settle(note.number, said("two"))
+        assert await log.append_last(said("end")) == (said("end"),)
+        _, events = await other.open("a", holder="you")
+        assert texts(events) == ["one", "two", "end"]
+        await other.aclose()
         await store.aclose()
 
     run(scenario())

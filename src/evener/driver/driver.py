@@ -62,7 +62,7 @@ from evener.model.server_state import Rest, Resting
 from evener.model.stream import Answer, Stream, begin
 from evener.observe.trace_context import InnerSpan, current_trace
 from evener.policy.rules import OPEN, Policy
-from evener.store.protocol import Log, Note, Staging
+from evener.store.protocol import Ending, Log, Note, Staging
 from evener.tools.call import Calling, CallSite
 from evener.tools.context import Cancellation, cancel_run, cancellation_of
 from evener.tools.outputs import OutputShape
@@ -325,14 +325,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 class Driver:
     """Runs one log. `show` receives the events for the caller; None shows nothing, and costs nothing. `slice` limits its
-    time in a slot.
+    time in a slot. `closes`: if the log can, it is closed in the commit of the end of the run.
     """
 
     __slots__ = (  # so many that the instance would need a dictionary, and each look at it a search
-        "_agent", "_brief", "_budget", "_cancels", "_clock", "_full", "_home", "_hooking", "_listener", "_log", "_media",
-        "_name", "_over", "_recorded", "_request", "_slice", "_staged", "_staging", "_tallies", "_teller", "_traced",
-        "_twins", "_under_way", "_watched", "answers", "before", "error", "events", "hooked", "left", "nudge", "prompted",
-        "state", "tell",
+        "_agent", "_brief", "_budget", "_cancels", "_clock", "_closed", "_ending", "_full", "_home",
+        "_hooking", "_listener", "_log", "_media", "_name", "_over", "_recorded", "_request", "_slice",
+        "_staged", "_staging", "_tallies", "_teller", "_traced", "_twins", "_under_way", "_watched",
+        "answers", "before", "error", "events", "hooked", "left", "nudge", "prompted", "state", "tell",
     )  # fmt: skip
 
     def __init__(
@@ -349,6 +349,7 @@ class Driver:
         show: Show | None = None,
         clock: Clock = PRESENT,
         slice: "RunSlice | None" = None,
+        closes: bool = False,
     ) -> None:
         self._clock = clock
         self._slice = slice
@@ -383,6 +384,8 @@ class Driver:
         # Hooks see what is on disk: with hooks nothing is staged.
         # `isinstance` with a protocol looks for its methods anew each time, in Python.
         self._staging = cast(Staging, log) if hasattr(log, "stage") and not agent.hooks else None
+        self._ending = cast(Ending, log) if closes and self._staging is not None and hasattr(log, "append_last") else None
+        self._closed = False  # the log, with the end of the run
         self._staged = False  # what was folded last is not on disk yet
         self._under_way = 0  # calls and downloads of this step that go on
         self._traced = current_trace.get()  # the span around the run, if there is one
@@ -425,7 +428,7 @@ class Driver:
                     await self._perform(steps)
                 else:
                     await self.record()
-                if not self._staged and (notes := await self._log.notes()):
+                if not self._staged and not self._closed and (notes := await self._log.notes()):
                     await self._settle_notes(notes)
         except BaseException:
             cancel_run(self.run)
@@ -541,7 +544,11 @@ class Driver:
         await self.record(ev.Continued(at=time(), run=self.state.run))
 
     async def _finish(self, cause: ev.StopCause, detail: str, limit: ev.LimitHit | None) -> None:
-        ended = await self._record_step((ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit),))
+        finished = ev.Finished(at=time(), run=self.state.run, cause=cause, detail=detail, limit=limit)
+        if self._ending is None or self.left:
+            ended = await self._record_step((finished,))
+        else:
+            ended = self._closed = await self._append(self._ending.append_last, (finished,))
         if ended and cause == "limit":
             self.hooked("limit_reached", stop=cause, detail=detail)
 
@@ -867,6 +874,8 @@ class Driver:
         if ask.transcript.has_far_media:
             inlined = await self._media.inline(ask.transcript, dict(self.state.media), remote=model.fetches)
             ask = replace(ask, transcript=inlined)
+        if self._staged:  # the answer may take long
+            await self.record()
         held = self._budget.reserve(cost=model.most_cost(ask) if self._budget.counts_money else NO_COST)
         if isinstance(held, NoRoom):
             return held

@@ -43,7 +43,7 @@ from evener.model.seam import Answered, Askable
 from evener.observe.recorder import record_run
 from evener.policy.rules import OPEN, Policy
 from evener.result import Approval, Output, RequestRecord, RunResult, approvals_of, result_of
-from evener.store.protocol import Erased, Folding, Log, NoLog, Note, Store, state_of
+from evener.store.protocol import Begun, Creating, Erased, Folding, Log, NoLog, Note, Store, state_of
 from evener.store.sqlite.leases import SelfRenewing, new_claim
 from evener.tools.outputs import Accepted
 from evener.transcript.ask import ModelSettings
@@ -245,6 +245,17 @@ def tell_broken_off(driver: Driver, hooks: Hooks | None, error: BaseException) -
         driver.hooked("run_end", stop=stop, detail=str(error) or "The run was given up before its end.")
     except HookFailed as failed:
         error.add_note(str(failed))
+
+
+def _is_stored(log: Log) -> bool:
+    """True if the log is in the store: it was created, or a first write has created it."""
+    return not hasattr(log, "exists") or cast(Begun, log).exists
+
+
+def _name_no_missing_thread(error: BaseException, log: Log) -> None:
+    """Take the id of the thread out of an error, if the thread was never stored."""
+    if isinstance(error, EvenerError) and not _is_stored(log):
+        error.thread = ""
 
 
 Opening = Callable[[RunState], tuple[ev.Event, ...]]
@@ -691,7 +702,8 @@ class Thread(Generic[Output]):
         if site is not None and site.depth > DEEPEST:
             raise UsageError(f"Runs are nested {site.depth} deep, and the maximum is {DEEPEST}. Use fewer levels of agents.")
         force = force or (site is not None and site.force)
-        log, state = await self._open(force=force)
+        quiet = show is None and site is None and self._agent.hooks is None
+        log, state = await self._open(force=force, quiet=quiet)
         length = log.length
         driver = self._driver = None
         try:
@@ -715,8 +727,9 @@ class Thread(Generic[Output]):
             result = await self._with_pad(driver, beginning)
             self._state, self._length = driver.state, length + len(driver.events)
             return result
-        except BaseException:
+        except BaseException as error:
             self._forget()  # an append that was cut off may be in the log: it is read anew next time
+            _name_no_missing_thread(error, log)
             raise
         finally:
             self._driver = None
@@ -724,7 +737,15 @@ class Thread(Generic[Output]):
                 self._answers = driver.answers
                 if site is not None:
                     site.tally.end(driver.total)
-            await finish_anyway(log.aclose(left=True) if driver is not None and driver.left else log.aclose())
+            await self._close(log, left=driver is not None and driver.left)
+
+    async def _close(self, log: Log, *, left: bool) -> None:
+        """Give the lease back. If nothing was written to a new log, there is no such thread."""
+        try:
+            await finish_anyway(log.aclose(left=True) if left else log.aclose())
+        finally:
+            if not _is_stored(log):
+                self._id = self._log = ""
 
     def _own_up(self, site: Site, events: Sequence[ev.Event]) -> None:
         """Report to the outer call that this run changed something before it was continued here."""
@@ -776,6 +797,7 @@ class Thread(Generic[Output]):
             home=Home(site.depth if site else 0, self._path, self._store, site.tally if site else None, force=force),
             show=show or (site.show if site else None),
             slice=slice,
+            closes=prompt_of(beginning) is not None,  # what follows a resumed run is read from the log
         )
 
     async def _with_pad(self, driver: Driver, beginning: tuple[ev.Event, ...]) -> RunResult[Output]:
@@ -873,8 +895,21 @@ class Thread(Generic[Output]):
                 self._pad.opened(await self._store.read(here, after=after, until=min(after + PAGE, log.length)))
         return log, state
 
-    async def _open(self, *, force: bool) -> tuple[Log, RunState]:
-        """Open this log, or create it, and return it with its state."""
+    def _begin_new(self) -> tuple[Log, RunState]:
+        """Return a new log, which its first write creates, and its state."""
+        id = new_id()
+        first = ev.Opened(at=time(), thread=id, harness=self._path)
+        log = cast(Creating, self._store).begin(id, first, holder=new_claim())
+        self._id = self._log = id
+        return log, fold((first,))
+
+    async def _open(self, *, force: bool, quiet: bool = False) -> tuple[Log, RunState]:
+        """Open this log, or create it, and return it with its state.
+
+        `quiet`: no other code learns of the run before its first events are written, so a new log is created with these.
+        """
+        if quiet and not self._id and hasattr(self._store, "begin"):
+            return self._begin_new()
         if self._id:
             try:
                 return await self._open_existing(force=force)

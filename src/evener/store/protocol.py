@@ -14,7 +14,10 @@ from evener.events import Event, Finished, Rival
 from evener.loop.state import RunState, fold
 
 __all__ = [
+    "Begun",
+    "Creating",
     "Damaged",
+    "Ending",
     "Erased",
     "Finding",
     "Folding",
@@ -208,6 +211,33 @@ class Staging(Protocol):
 
     async def append_unless_noted(self, *events: Event) -> tuple[Event, ...] | None:
         """Append, unless a note waits to be settled: then write only what was staged, and return None."""
+        ...
+
+
+@runtime_checkable
+class Ending(Staging, Protocol):
+    """A log that gives its lease back in the commit of the last events. Other logs do so in a commit of their own."""
+
+    async def append_last(self, *events: Event) -> tuple[Event, ...] | None:
+        """Append as `append_unless_noted` does, and close the log in the same commit. It stays open if None is returned."""
+        ...
+
+
+class Begun(Log, Protocol):
+    """A log that its first write creates."""
+
+    @property
+    def exists(self) -> bool:
+        """True if the log is in the store."""
+        ...
+
+
+@runtime_checkable
+class Creating(Protocol):
+    """A store that creates a log in the commit of the events that follow at once."""
+
+    def begin(self, log: str, first: Event, *, holder: str) -> Begun:
+        """Return a log that is created with its first write, which puts this event first. The id must be new."""
         ...
 
 

@@ -71,13 +71,14 @@ class AppendedRows(msgspec.Struct, frozen=True):
     """The length of a log after an append, and the checkpoint that was due, if any. `noted`: rows were left out because of a
     note.
 
-    `head` is its last link, if rows were added.
+    `head` is its last link, if rows were added. `number` is the number of the log in the file, if it was created.
     """
 
     length: int
     mark: Checkpoint | None = None
     noted: bool = False
     head: bytes = b""
+    number: int = 0
 
 
 def row_of(event: Event, guard: Redaction) -> EventRow:
@@ -98,9 +99,23 @@ def create(
     connection: "sqlite3.Connection", log: str, first: Event, claim: Claim, guard: Redaction
 ) -> tuple[HeldLog, AppendedRows]:
     """Return a new log with its first event. A fork goes on from an event of its parent; nothing is copied."""
+    row = row_of(first, guard)
+    held = _add_log(connection, log, row, claim)
+    return held, append(connection, held, [row], claim.until, guard)
+
+
+def begin(
+    connection: "sqlite3.Connection", log: str, added: Sequence[EventRow], claim: Claim, until: float, guard: Redaction
+) -> AppendedRows:
+    """Create a log with its first events."""
+    held = _add_log(connection, log, added[0], claim)
+    return msgspec.structs.replace(append(connection, held, added, until, guard), number=held.number)
+
+
+def _add_log(connection: "sqlite3.Connection", log: str, row: EventRow, claim: Claim) -> HeldLog:
+    """Return a new log without events. `row` is the first that it will have."""
     if connection.execute("SELECT 1 FROM logs WHERE log = ?", (log,)).fetchone():
         raise protocol.already_there(log)
-    row = row_of(first, guard)
     first = decode_event(row.payload)  # without secrets
     opened = first if isinstance(first, Opened) else Opened(at=first.at, thread=log)
     base, title = _parent(connection, opened) if opened.parent else (0, "")
@@ -112,8 +127,7 @@ def create(
             base, origin_of(log), claim.holder, claim.mark, claim.until, base, title,
         ),
     )  # fmt: skip
-    held = HeldLog(log, int(log_of(connection, log, "number")[0]), 1, claim.mark)
-    return held, append(connection, held, [row], claim.until, guard)
+    return HeldLog(log, int(log_of(connection, log, "number")[0]), 1, claim.mark)
 
 
 def take(connection: "sqlite3.Connection", log: str, claim: Claim, *, force: bool = False) -> tuple[HeldLog, int] | LeaseHeld:
@@ -152,6 +166,14 @@ def release(connection: "sqlite3.Connection", log: str, mark: str, *, left: bool
     kept = claims(stored)[0 if left else 1 :]
     connection.execute("UPDATE logs SET holder = '', claim = ?, lease_until = 0 WHERE number = ?", (";".join(kept), number))
     return digests.put(connection, number, seq=length, chain=head)
+
+
+def end(connection: "sqlite3.Connection", held: HeldLog, grown: AppendedRows) -> AppendedRows:
+    """Give the lease back after the last rows, in the same transaction. The claims of earlier holders went with those rows."""
+    number = grown.number or held.number
+    connection.execute("UPDATE logs SET holder = '', claim = '', lease_until = 0 WHERE number = ?", (number,))
+    mark = digests.put(connection, number, seq=grown.length, chain=grown.head)
+    return msgspec.structs.replace(grown, mark=mark or grown.mark)
 
 
 def append(

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 MOMENT = 1.0
 """Seconds that a search may spend on its index when it has its answer."""
 
+UNKNOWN = 0
+"""The number of a log that is not in the file yet."""
+
 T = TypeVar("T")
 Release = tuple["Callable[[sqlite3.Connection], Checkpoint | None]", Callable[[Checkpoint | None], None]]
 
@@ -74,6 +77,12 @@ class SqliteLog:
         self._staged: list[EventRow] = []
         self._writing = 0  # writes under way
         self._end: tuple[int, bytes] | None = None  # length and head after our last write, if they are known
+        self._claim = claim  # with which the first write creates the log, if it does not exist yet
+
+    @property
+    def exists(self) -> bool:
+        """True if the log is in the store."""
+        return self._held.number != UNKNOWN
 
     @property
     def lease(self) -> Lease:
@@ -104,8 +113,18 @@ class SqliteLog:
         kept, added = rows_of(events, self._store._guard)
         return None if (await self._write(added, certain=len(self._staged))).noted else kept
 
+    async def append_last(self, *events: Event) -> tuple[Event, ...] | None:
+        """Append as `append_unless_noted` does, and close the log in the same commit. It stays open if None is returned."""
+        kept, added = rows_of(events, self._store._guard)
+        if (await self._write(added, certain=len(self._staged), last=True)).noted:
+            return None
+        self._close()
+        return kept
+
     async def notes(self) -> Sequence[Note]:
         """Return the notes that are not settled yet, in order."""
+        if not self.exists:
+            return ()
         return await self._store._reader.run(
             partial(rows.notes, held=self._held, guard=self._store._guard), here=self._store._is_alone
         )
@@ -123,7 +142,7 @@ class SqliteLog:
     def renew_soon(self, when_less_than: float) -> None:
         """Have the lease renewed if fewer seconds than this are left of it, without waiting for that."""
         store = self._store
-        if self._closed or self._until - store._clock() >= when_less_than:
+        if self._closed or not self.exists or self._until - store._clock() >= when_less_than:
             return
         until = store._expiry()
         renewed = partial(rows.append, held=self._held, rows=(), until=until, guard=store._guard)
@@ -136,38 +155,50 @@ class SqliteLog:
     async def aclose(self, *, left: bool = False) -> None:
         """Give the lease back. `left`: something that was begun under it goes on."""
         if not self._closed:
-            self._closed = True
-            self._dropped.detach()
-            self._store._open.discard(self)
-            self._store._renewer.discard(self)
             give_back(self._held.mark, left=left)
-            self._fold_after(snapshots.EVERY)
+            self._close()
             job, after = _release(self._store._sidecar, self._held.log, self._held.mark, left=left)
             try:
                 await self._store._writer.run(job, after, here=self._store._is_alone)
             except (StoreBusy, StoreFull):  # ours it is not any more; others learn of it with the next write
                 self._store._writer.send(job, after)
 
+    def _close(self) -> None:
+        self._closed = True
+        self._dropped.detach()
+        self._store._open.discard(self)
+        self._store._renewer.discard(self)
+        self._fold_after(snapshots.EVERY)
+
     def _drop(self) -> None:
         if not self._closed:
             self._closed = True
             self._dropped()
 
-    async def _write(self, added: list[EventRow], *, certain: int | None = None, note: int | None = None) -> AppendedRows:
+    async def _write(
+        self, added: list[EventRow], *, certain: int | None = None, note: int | None = None, last: bool = False
+    ) -> AppendedRows:
         """Have rows written, those that were staged before them. If it fails, those stay staged.
 
-        With `certain`, only so many of all of them if a note waits. With `note`, the note of that number is settled.
+        With `certain`, only so many of all of them if a note waits. With `note`, the note of that number is settled. `last`:
+        the lease is given back unless a note waits.
         """
         if self._closed:
             raise protocol.given_back(self._held.log)
-        store, staged = self._store, self._staged
+        store, staged, exists = self._store, self._staged, self.exists
+        if not (exists or staged):  # an earlier write that creates it is under way
+            raise protocol.no_log(self._held.log)
         held, guard, end, all = self._held, store._guard, self._end, staged + added if staged else added
         until = store._expiry()
 
         def work(connection: "sqlite3.Connection") -> AppendedRows:
-            if note is None:
-                return rows.append(connection, held, all, until, guard, certain, end)
-            return rows.settle(connection, held, note, all, until, guard)
+            if note is not None:
+                return rows.settle(connection, held, note, all, until, guard)
+            if exists:
+                grown = rows.append(connection, held, all, until, guard, certain, end)
+            else:
+                grown = rows.begin(connection, held.log, all, self._claim, until, guard)
+            return rows.end(connection, held, grown) if last and not grown.noted else grown
 
         self._staged = []
         self._writing += 1
@@ -183,6 +214,8 @@ class SqliteLog:
         length = self._length = grown.length
         if grown.head:
             self._end = (length, grown.head)
+        if grown.number:
+            self._held = msgspec.structs.replace(self._held, number=grown.number)
         self._until = until
         if grown.mark is not None:
             self._store._sidecar.mark(grown.mark)
@@ -267,6 +300,13 @@ class SqliteStore(SqlStore):
             _give_back(self._writer, self._sidecar, log, claim.mark)
             raise
         return self._hold(held, claim, grown.length)
+
+    def begin(self, log: str, first: Event, *, holder: str) -> SqliteLog:
+        """Return a log that is created with its first write, which puts this event first. The id must be new."""
+        claim = self._claim(holder)
+        begun = self._hold(HeldLog(log, UNKNOWN, 1, claim.mark), claim, 1)
+        begun.stage(first)
+        return begun
 
     async def open(
         self, log: str, *, holder: str, after: int = 0, patience: float = 0.0, force: bool = False
