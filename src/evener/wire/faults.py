@@ -72,16 +72,16 @@ REFINED: dict[type[e.ProviderError], frozenset[type[e.ProviderError]]] = {
     e.ServerError: frozenset({e.ContextTooLong, e.Overloaded, e.QuotaExceeded, e.RateLimited, e.StateExpired}),
     e.Overloaded: frozenset({e.ContextTooLong, e.QuotaExceeded, e.RateLimited, e.ServerError}),
 }
-"""The status decides the class of an error. The body may make it one of these instead, and no other: a refused key is not a
-broken server, whatever its code says."""
+"""The status decides the class of an error. The body may refine it to one of these classes and no other: a 401 is never
+a server error, whatever its code is."""
 
 ALSO: dict[int, frozenset[type[e.ProviderError]]] = {
     409: frozenset({e.InvalidRequest}),
     413: frozenset({e.RateLimited}),
     499: frozenset({e.InvalidRequest}),
 }
-"""Further classes for a status of several meanings: a conflict that does not pass, a request that is too large for the quota of
-a minute, a request that the client gave up."""
+"""Further classes for a status of several meanings: a conflict that a retry does not resolve, a request that is too large for
+the quota of a minute, a request that the client abandoned."""
 
 TOO_LONG = (
     re.compile(r"prompt is too long: (\d+) tokens > (\d+)"),
@@ -134,7 +134,7 @@ class _Detail(msgspec.Struct):
     violations: list[_Quota] | None = None
 
     def codes(self) -> list[str]:
-        """Return the codes of the detail. A quota for a day will not come back soon: that is no rate limit."""
+        """Return the codes of the detail. A quota for a day is not a rate limit: it does not recover within minutes."""
         daily = [quota.quotaId for quota in self.violations or () if quota.quotaId and "PerDay" in quota.quotaId]
         return [*([self.reason] if self.reason else ()), *daily, *(["insufficient_quota"] if daily else ())]
 
@@ -163,7 +163,7 @@ class _Error(msgspec.Struct):
         return found
 
     def words(self) -> str:
-        """Return the message and, behind it, the message of the upstream provider that this one had relayed to."""
+        """Return the message, followed by that of the upstream provider if this one is a relay."""
         said = self.message or self.type or ""
         with suppress(msgspec.ValidationError):
             passed = _relayed.decode(self.metadata)
@@ -185,7 +185,7 @@ class _Relayed(msgspec.Struct):
 
 
 class _Flaw(msgspec.Struct):
-    """What a validator reports of one field."""
+    """A validator's report about one field."""
 
     msg: str = ""
     loc: list[str | int] = []
@@ -226,7 +226,7 @@ def make_error(complaint: Complaint, headers: Mapping[str, str]) -> e.ProviderEr
 
 
 def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
-    """Return what a body complains about, in any of the known shapes; None when it is no error."""
+    """Return the error in a body, in any of the known shapes; None if there is none."""
     try:
         read = _bodies.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -246,7 +246,7 @@ def complaint_of(body: bytes, status: int = 0) -> Complaint | None:
 
 
 def fault(status: int, headers: Mapping[str, str], body: bytes) -> e.ProviderError:
-    """Return the typed error for an HTTP answer that is not a 200; the page of a proxy is quoted as it is."""
+    """Return the typed error for an HTTP answer that is not a 200; an error page of a proxy is quoted unchanged."""
     complaint = complaint_of(body, status)
     if complaint is None:
         text = _explain_redirect(status, headers) or body[:500].decode(errors="replace").strip()
@@ -266,7 +266,7 @@ def _explain_redirect(status: int, headers: Mapping[str, str]) -> str:
     if not 300 <= status < 400:
         return ""
     target = re.split(r"[?#]", headers.get("location", ""))[0][:200]
-    return f"It redirects{f' to {target}' if target else ''}, and redirects are not followed: check the address (base_url)"
+    return f"It redirects{f' to {target}' if target else ''}, and redirects are not followed. Check the address (base_url)"
 
 
 def _word(code: str | int | None) -> str:
@@ -274,7 +274,7 @@ def _word(code: str | int | None) -> str:
 
 
 def _choose_class(complaint: Complaint) -> type[e.ProviderError]:
-    """Return the class of an error: by its status if it has one, refined by its words and codes; else by these alone."""
+    """Return the class of an error: by its status, refined by its message and codes; without a status, by these alone."""
     said = _classify(complaint)
     status = complaint.status or _status_in(complaint.codes)
     if not status:
@@ -288,7 +288,7 @@ def _choose_class(complaint: Complaint) -> type[e.ProviderError]:
 
 
 def _classify(complaint: Complaint) -> type[e.ProviderError] | None:
-    """Return the class that the words or the codes of an error name; None when they name none."""
+    """Return the class by the message or the codes of an error; None if they determine none."""
     message = complaint.message
     if any(pattern.search(message) for pattern in TOO_LONG):
         return e.ContextTooLong
@@ -316,12 +316,12 @@ def _read_sizes(message: str) -> tuple[int, int]:
 
 
 def _tokens(digits: str) -> int:
-    """Return a token count; 0 for digits that are too many for one."""
+    """Return a token count; 0 if there are too many digits."""
     return int(digits) if 0 < len(digits) <= MOST_DIGITS else 0
 
 
 def _read_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait. A date is compared with the answer's own `date` header: there is no clock here."""
+    """Return the seconds to wait. A date is compared with the response's own `date` header, because this layer has no clock."""
     if "retry-after-ms" in headers:
         return _read_number(headers["retry-after-ms"], 1000)
     value = headers.get("retry-after")
@@ -330,7 +330,7 @@ def _read_wait(headers: Mapping[str, str]) -> float | None:
     seconds = _read_number(value, 1)
     if seconds is not None:
         return seconds
-    from email.utils import parsedate_to_datetime  # of no use until a server names a date, and slow to load
+    from email.utils import parsedate_to_datetime  # slow to load, and only needed if a server states a date
 
     try:
         passed = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("date", ""))

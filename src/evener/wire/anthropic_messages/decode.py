@@ -1,7 +1,7 @@
 """Anthropic's answers, whole or streamed, as neutral deltas. One path: a whole answer is the deltas of its blocks. Pure.
 
 Rules (sheet 9): a signature is assigned, not appended; usage snapshots overwrite field by field; tool input is parsed at the
-block's end; a stream without `message_stop` is truncated, as is one that never says why it stopped or leaves a call open;
+block's end; a stream is truncated if it lacks `message_stop` or a stop reason, or leaves a call open;
 unknown events are notices, unknown blocks are kept verbatim.
 """
 
@@ -44,7 +44,7 @@ class _Counts(msgspec.Struct, gc=False):
     output_tokens_details: _Details | None = None
 
     def add(self, later: "_Counts") -> None:
-        """Replace what a later snapshot states."""
+        """Replace the counts that a later snapshot states."""
         if later.input_tokens is not None:
             self.input_tokens = later.input_tokens
         if later.cache_creation_input_tokens is not None:
@@ -58,7 +58,7 @@ class _Counts(msgspec.Struct, gc=False):
 
 
 Counted = _Counts | None | msgspec.UnsetType
-"""Token counts that may be absent or null, which leaves the last ones as they are."""
+"""Token counts. If they are absent or null, the previous ones stay."""
 
 
 @final
@@ -98,7 +98,7 @@ class Cited(msgspec.Struct, tag="citations_delta", gc=False):
 
 @final
 class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
-    """More of a block: by far the most frequent event."""
+    """A piece of a block: by far the most frequent event."""
 
     delta: _MoreText | _MoreJson | _MoreThinking | _MoreSignature | Cited
     index: int = 0
@@ -106,7 +106,7 @@ class _BlockDelta(msgspec.Struct, tag="content_block_delta", gc=False):
 
 @final
 class _Text(msgspec.Struct, tag="text", forbid_unknown_fields=True, gc=False):
-    """A text as it begins, without unknown fields; the two below likewise."""
+    """The beginning of a text block. This form, like the two below, has no unknown fields."""
 
     text: str = ""
     citations: msgspec.Raw = NULL
@@ -123,7 +123,7 @@ class _Call(msgspec.Struct, tag="tool_use", forbid_unknown_fields=True, gc=False
 
 @final
 class _Thinking(msgspec.Struct, tag="thinking", forbid_unknown_fields=True, gc=False):
-    """Reasoning. Its signature comes last; a placeholder until then is only kept."""
+    """Reasoning. Its signature comes last; a placeholder before it goes into the seal."""
 
     thinking: str = ""
     signature: msgspec.Raw = NULL
@@ -145,7 +145,7 @@ class _BlockEnded(msgspec.Struct, tag="content_block_stop", gc=False):
 
 
 class _MessageStart(msgspec.Struct, gc=False):
-    """The message as far as it is known at its start."""
+    """The fields of the message that are known at its start."""
 
     model: str = ""
     id: str = ""
@@ -195,31 +195,31 @@ PIECE = "content_block_delta"
 PIECES = ("text_delta", "thinking_delta", "input_json_delta", "signature_delta", "citations_delta")
 BEGUN = "content_block_start"
 EVENTS = ("content_block_stop", "message_start", "message_delta", "message_stop", "ping")
-"""Types of events and of pieces that have one known form."""
+"""Types of events that have one known form."""
 
 
 class _TextStart(msgspec.Struct):
-    """A text as it begins, whatever stands beside it."""
+    """The beginning of a text block, with any other fields."""
 
     text: str = ""
 
 
 class ToolUse(msgspec.Struct):
-    """A call as it begins, whatever stands beside it."""
+    """The beginning of a call, with any other fields."""
 
     id: str = ""
     name: str = ""
 
 
 class AnyBegun(msgspec.Struct):
-    """Any block begins."""
+    """The beginning of a block of any type."""
 
     content_block: msgspec.Raw
     index: int = 0
 
 
 class AnyPiece(msgspec.Struct):
-    """The type of a piece, a block or an event of any kind."""
+    """The type of any piece, block or event."""
 
     type: str = ""
 
@@ -242,7 +242,7 @@ FORMS: dict[str, type[msgspec.Struct]] = {
     "message_stop": _MessageStopped,
     "ping": Ping,
 }
-"""The form of an event, by its type, for `mend`; any other is an `Other`."""
+"""The form of an event by its type, for `mend`. An event of another type is an `Other`."""
 
 CARRYING: Carrying = {
     _MoreText: ("text",),
@@ -290,7 +290,7 @@ SAID = {
     "redacted_thinking": ("type",),
     "tool_use": ("type", "id", "name", "input"),
 }
-"""The blocks that have a neutral form, and their fields that it holds: the others go into a seal."""
+"""The blocks that have a neutral form, and the fields that it contains. Other fields go into a seal."""
 TWO_MESSAGES = "The stream contains a second message; one was expected. Both are discarded. Ask again."
 Raws = dict[str, msgspec.Raw]
 Sealable = Literal["text", "reasoning", "call"]
@@ -316,11 +316,11 @@ class _Refusal(msgspec.Struct, gc=False):
 
 WHOLE: Carrying = {_Message: ("type", "content", "stop_reason")}
 MAY_STAY_OPEN = ("text", "thinking", "redacted_thinking")
-"""Blocks that a stop reason ends, too; any other must have been closed."""
+"""Blocks that may be open when the stop reason comes. Any other open block is an error."""
 
 
 class _Open(msgspec.Struct, gc=False):
-    """A block that has begun: what is kept of it (all, if it has no neutral form), and what was added since."""
+    """A block that has begun: its fields to keep (all of them, if it has no neutral form), and the pieces added since."""
 
     kind: str
     own: Raws
@@ -330,7 +330,7 @@ class _Open(msgspec.Struct, gc=False):
 
 
 class _Turn(msgspec.Struct, gc=False):
-    """What is known of the answer so far; turns its events and its blocks into deltas."""
+    """The state of decoding one answer. Turns events and blocks into deltas."""
 
     begun: bool = False
     known: set[int] = set()
@@ -339,7 +339,7 @@ class _Turn(msgspec.Struct, gc=False):
     stopped: d.Stopped | None = None
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
-        """Read events; `message_stop` and errors are the last."""
+        """Read events. True if the last one has come: `message_stop` or an error."""
         for frame in frames:
             try:
                 event = read_event(frame)
@@ -360,20 +360,20 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """Return an event without its optional fields that do not fit."""
+        """Return an event without its optional fields of a wrong type."""
         return mend(frame, form_of, CARRYING)
 
     def end(self) -> None:
         """Return None: without `message_stop` a turn is never complete."""
 
     def missing(self) -> str:
-        """Return why the ended message does not count; empty when it does."""
+        """Return why the ended message is incomplete; empty if it is complete."""
         if self.stopped is None or not self.stopped.raw:
             return NO_REASON
         return OPEN_CALL if self.open and any(one.kind not in MAY_STAY_OPEN for one in self.open.values()) else ""
 
     def begin(self, index: int, block: _Text | _Call | _Thinking, own: Raws, found: list[d.Delta]) -> None:
-        """Begin a block, with what it already holds. `own` are the fields that only this wire knows."""
+        """Begin a block, with the content that it already has. `own` are the fields that only this wire knows."""
         self._number(index)
         if type(block) is _Text:
             self.open[index] = _Open("text", own)
@@ -444,7 +444,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(_read_hosted(index, opened))
 
     def count(self, stated: Counted, found: list[d.Delta]) -> None:
-        """Apply a usage snapshot: what it states replaces what was known."""
+        """Apply a usage snapshot: the counts that it states replace the previous ones."""
         if stated is msgspec.UNSET:
             return
         known = self.usage
@@ -501,10 +501,10 @@ class _Turn(msgspec.Struct, gc=False):
         """Do nothing."""
 
     def _read_other(self, frame: bytes, found: list[d.Delta]) -> bool:
-        """Read an event or a piece of a block of unknown form; True when it is an error."""
+        """Read an event, or a piece of a block, of unknown form. True if it is an error."""
         event = read_other(frame)
         if event.type in EVENTS or (event.type == PIECE and event.delta and event.delta.type in PIECES):
-            read_event(frame)  # raises with what is wrong
+            read_event(frame)  # raises with the reason
         if event.type == BEGUN:
             begun = read_begun(frame)
             self.begin_any(begun.index, begun.content_block, found)
@@ -518,7 +518,7 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def _read_unknown(self, event: Other, frame: bytes, found: list[d.Delta]) -> None:
-        """Add a piece of unknown kind to a block that only this wire understands; without such a block it is a notice."""
+        """Add a piece of unknown type to a block that has no neutral form; if there is no such block, report a notice."""
         opened = self.open.get(event.index)
         if event.delta and opened and opened.kind not in ("text", "thinking", "tool_use"):
             added = fields(fields(frame)["delta"])
@@ -535,7 +535,7 @@ READ: dict[type[_Event], Callable[..., bool | None]] = {
     _MessageStopped: _Turn._read_stopped,
     Ping: _Turn._read_ping,
 }
-"""How each event is read, but for the pieces of a block; True is returned at the last one."""
+"""The function that reads each event except `content_block_delta`. It returns True for the last event."""
 
 
 def _usage(read: _Counts) -> Usage:
@@ -555,7 +555,7 @@ def _seal(index: int, block: Sealable, own: Raws, found: list[d.Delta]) -> None:
 
 def _read_hosted(index: int, opened: _Open) -> d.HostedAdded:
     text = "".join(opened.pieces)
-    if text:  # a call without arguments streams one empty piece, and its input stays as it began
+    if text:  # a call without arguments streams one empty piece: its input is that of the block's start
         opened.own["input"] = msgspec.Raw(text.encode() if _is_json(text) else dumps(text))
     return d.HostedAdded(index, hosted_block(opened.own))
 
@@ -602,7 +602,9 @@ def _whole(body: bytes) -> list[d.Delta]:
         turn.stopped = _stop(message.stop_reason or "", message.stop_sequence or "", message.stop_details, found)
         found.append(turn.stopped)
     except BROKEN as error:
-        raise WireError(f"Expected Anthropic content blocks: {error}. Is this endpoint of that wire?") from None
+        raise WireError(
+            f"Expected Anthropic content blocks: {error}. Check the base URL, and that this endpoint speaks that wire."
+        ) from None
     settle(turn, found, [] if message.content else [body])
     return found
 

@@ -103,7 +103,7 @@ Body = dict[str, object]
 
 
 def fit_names(schema: str, owner: Owner, losses: list[Loss]) -> str:
-    """Return the schema itself if the wire takes its names; else a wider one that describes what it leaves out."""
+    """Return the schema if the wire accepts its names; else a wider one whose description has what it leaves out."""
     try:
         root = msgspec.json.decode(schema, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError):
@@ -136,7 +136,7 @@ SHOWN: dict[ReasoningShow, str] = {
 }
 LEAST_BUDGET = 1024  # sheet 7
 LEAST_ANSWER = 256
-"""Tokens that thinking leaves for the answer: a single one would be legal, but useless."""
+"""Tokens that thinking leaves for the answer. The API would accept one token, but that is useless."""
 CHOICES: dict[ChoiceMode, str] = {"auto": "auto", "required": "any", "none": "none", "named": "tool"}
 SAMPLERS = ("temperature", "top_p", "top_k")
 SETTINGS = (
@@ -154,7 +154,7 @@ SETTINGS = (
 
 
 def output_tokens(ask: Ask, quirks: Quirks, losses: list[Loss]) -> int:
-    """Return the output limit, which this wire demands. Thinking counts as output: where there is room, it comes on top."""
+    """Return the output limit, which this wire requires. Thinking counts as output: its budget is added if there is room."""
     limit = output_limit(ask, quirks, losses)
     if limit is not None:
         return limit
@@ -209,14 +209,14 @@ def _find_budget(ask: Ask) -> int:
 
 
 def why_mute(ask: Ask, quirks: Quirks) -> str:
-    """Return why past thinking stays out of this request: thinking is off in it. Empty when it is on or not known."""
+    """Return why earlier thinking is not sent in this request: thinking is off. Empty if thinking is on or not set."""
     switch = _switch(ask, quirks, [])
     off = switch == "disabled" or (not switch and quirks.thinks_unasked is False)
     return "thinking is off for this request" if off else ""
 
 
 def must_lead(ask: Ask, quirks: Quirks) -> bool:
-    """True if a turn that has thinking must begin with it: so while it has a budget (sheet 3)."""
+    """True if a turn that has thinking must begin with it: the API requires it while thinking has a budget (sheet 3)."""
     return _switch(ask, quirks, []) == "enabled"
 
 
@@ -244,7 +244,7 @@ def _switch(ask: Ask, quirks: Quirks, losses: list[Loss]) -> str:
 
 
 def _is_asked(wanted: Reasoning) -> bool:
-    """True if thinking is to be switched on."""
+    """True if the ask wants thinking on."""
     return wanted.mode == "on" or (wanted.mode == "auto" and (wanted.effort is not None or wanted.budget is not None))
 
 
@@ -302,7 +302,7 @@ def choice(ask: Ask, quirks: Quirks, *, offered: bool, thinks: bool, losses: lis
 
 
 def _check_forced(ask: Ask, quirks: Quirks, mode: str, *, thinks: bool, losses: list[Loss]) -> str:
-    if not quirks.forced_choice or thinks:  # never beside a thinking budget (sheet 5)
+    if not quirks.forced_choice or thinks:  # never with a thinking budget (sheet 5)
         report_unforced(losses)
         return "auto"
     known = {tool.name for tool in ask.tools if not isinstance(tool, HostedTool) or tool.name}
@@ -316,7 +316,7 @@ def sampling(ask: Ask, quirks: Quirks, *, thinks: bool, losses: list[Loss]) -> B
     """Return the temperature, the other settings of sampling, and the stop sequences."""
     settings = ask.settings
     refused = dict.fromkeys(SAMPLERS, "this model rejects it") if quirks.sampling == "none" else {}
-    if thinks and not refused:  # sheet 7: beside a budget only these values are taken
+    if thinks and not refused:  # sheet 7: with a thinking budget, only these values are accepted
         taken = {"temperature": settings.temperature == 1, "top_p": 0.95 <= (settings.top_p or 0) <= 1}
         refused = {name: "it may not be changed while thinking is on" for name in SAMPLERS if not taken.get(name)}
     if not quirks.both_samplers and settings.temperature is not None and "temperature" not in refused:
@@ -353,7 +353,7 @@ BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def render(ask: Ask, quirks: Quirks, mute: str, leads: bool, exchange: Exchange, chain: LazyChain) -> Fragment:
-    """Write one exchange: what the assistant said, then what came back. `mute` says why no thinking may go, if so.
+    """Write one exchange: what the assistant said, then what came back. `mute` is the reason if no thinking may be sent.
 
     `leads`: a turn that has thinking must begin with it.
     """
@@ -382,7 +382,7 @@ def _fragment(exchange: Exchange, out: ExchangeWriter, lean: Fragment | None) ->
 
 
 def _trim_end(out: ExchangeWriter, said: Message) -> Message:
-    """Return the message to be continued without white space at its end, which is refused (sheet 3)."""
+    """Return the message that the model continues without white space at its end, which the API rejects (sheet 3)."""
     blocks = list(said.blocks)
     while len(blocks) > 1 and type(last := blocks[-1]) is TextBlock and not last.text.strip():
         blocks.pop()
@@ -413,7 +413,7 @@ def _message(out: ExchangeWriter, role: str, messages: Sequence[Message]) -> Non
 
 
 def _block(out: ExchangeWriter, block: Block, role: str, message: Message, lead: str) -> None:
-    """Write one block, or what can go of it."""
+    """Write one block, or the part of it that may be sent."""
     if type(block) is ToolCall:
         _call(out, block)
     elif type(block) is ToolResult:
@@ -440,7 +440,7 @@ def _reasoning(out: ExchangeWriter, block: ReasoningBlock, message: Message) -> 
     why, value = _replay(out, block, message)
     if value is not None:
         out.thought = True
-        out.write(out.comma + dumps(value))  # never a mark here: thinking takes none (sheet 12)
+        out.write(out.comma + dumps(value))  # no cache mark: thinking accepts none (sheet 12)
         return
     out.shut = True
     if out.speaks_reasoning(block, why):
@@ -508,7 +508,7 @@ def _result(out: ExchangeWriter, result: ToolResult) -> None:
         out.block(own, result.cache, out.comma)
         return
     parts = [(_write_plain(out, block, "result"), block.cache) for block in content]
-    if result.is_error and any(value["type"] != "text" for value, _ in parts):  # with the flag, only text is taken
+    if result.is_error and any(value["type"] != "text" for value, _ in parts):  # with `is_error`, the API accepts only text
         out.degrade("tool_result.error", f"an error may hold only text; the text begins with {ERROR!r}", result, at="is_error")
         del own["is_error"]
         parts.insert(0, ({"type": "text", "text": ERROR.strip()}, ""))
@@ -537,7 +537,7 @@ def _write_plain(out: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBl
         out.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "text", "text": placeholder(block)}
     own = out.open_seal(block)
-    if "source" in own:  # its fields without a neutral word
+    if "source" in own:  # its fields without a neutral form
         value["source"] = {**dict_of(value["source"]), **fields(own["source"])}
     return {**own, **value}
 
@@ -569,7 +569,7 @@ def _document(out: ExchangeWriter, block: DocumentBlock) -> Body | None:
 
 
 def _is_taken(source: Source, media_type: str) -> bool:
-    """True if a document of this type can go: PDF and text, unless it was uploaded; an address may leave it open."""
+    """True if a document of this type can be sent: PDF and text; any type if it was uploaded; an address may have none."""
     known = media_type == PDF or is_textual(media_type)
     return known or isinstance(source, Uploaded) or (not media_type and isinstance(source, Remote))
 
@@ -602,8 +602,8 @@ DIALECTS = (ANTHROPIC_PLAIN, ANTHROPIC_STRICT)
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
-    """What does not depend on the messages. `openings` are the body up to them and its losses; the second is for open calls
-    that were made without thinking."""
+    """The parts that do not depend on the messages. `openings` are bodies up to the messages: the second is for open calls that
+    were made without thinking. `losses` are theirs."""
 
     frame: Frame
     start: Prefix
@@ -617,8 +617,8 @@ class _Fixed(Fixed, frozen=True, eq=False):
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
-    """Return the request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never
-    different."""
+    """Return the request for this ask. `prior` is the last one of this conversation: it saves work, and does not change
+    the result."""
     fixed = _fixed.of(ask, quirks, prior)
     fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = list_fragments(fold, quirks)
@@ -667,7 +667,7 @@ def _address(ask: Ask, quirks: Quirks) -> Address:
 
 
 def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers with a beta feature among those that are named."""
+    """Return the headers with a beta feature added to those that the header lists."""
     given = [value for name, value in headers if name.lower() == BETAS]
     if not beta or any(beta in value for value in given):
         return headers
@@ -676,7 +676,7 @@ def _with_beta(headers: tuple[tuple[str, str], ...], beta: str) -> tuple[tuple[s
 
 
 def _part(block: TextBlock, ask: Ask, quirks: Quirks) -> bytes:
-    """Return a part of the system prompt; empty when it has no text, which is refused."""
+    """Return a part of the system prompt; empty if it has no text, because the API rejects that."""
     own = ExchangeWriter(ask, quirks).open_seal(block)
     return dumps({**own, "type": "text", "text": block.text}) if block.text.strip() else b""
 
@@ -690,7 +690,7 @@ def _report_system(ask: Ask, quirks: Quirks) -> list[Loss]:
 
 
 def _tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """Return the declaration of one tool; empty when it does not go out."""
+    """Return the declaration of one tool; empty if it is not sent."""
     if isinstance(tool, HostedTool):
         return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
@@ -710,7 +710,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, bare: bool, losses: list[Loss]
         body["anthropic_version"] = quirks.api_version
     body["max_tokens"] = output_tokens(ask, quirks, losses)
     if quirks.model_in_body:
-        body["stream"] = ask.stream  # where the model is in the path, so is streaming (sheet 16)
+        body["stream"] = ask.stream  # if the path has the model, it also says whether to stream (sheet 16)
     thought = thinking(ask, quirks, losses)
     thinks = "budget_tokens" in dict_of(thought.get("thinking"))
     if thinks and bare:

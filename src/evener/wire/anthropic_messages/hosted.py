@@ -1,4 +1,4 @@
-"""Anthropic's own blocks, kept verbatim: whose they are, what they wait for, and a line for other wires. Pure."""
+"""Anthropic's own blocks, kept verbatim: the role they belong to, the result they wait for, a line for other wires. Pure."""
 
 from hashlib import blake2b
 from typing import Literal
@@ -23,7 +23,7 @@ class _Cited(msgspec.Struct):
 
 
 def citations_in(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
-    """Return the citations in the field of that name, each still JSON; none when it is no list."""
+    """Return the citations in the field `citations`, each as JSON; empty if it is not a list."""
     return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and bytes(raw)[:1] == b"[" else []
 
 
@@ -37,11 +37,11 @@ def read_citation(raw: msgspec.Raw, found: list[d.Delta] | None = None) -> Citat
 
 
 QUOTED = ("document", "search_result")
-"""Types with text of the user: it goes to other wires in full."""
+"""Types with text of the user, which other wires get in full."""
 
 Whose = Literal["", "user", "assistant", "system", "result"]
 
-# Whose message a type belongs to (sheets 3 and 4); a type that is not listed may stand anywhere.
+# The role of the messages that may contain a type (sheets 3 and 4). Other types may be in any message.
 WHOSE: dict[str, Whose] = {
     "container_upload": "user",
     "search_result": "user",
@@ -58,7 +58,7 @@ WHOSE: dict[str, Whose] = {
 
 
 def hosted_block(own: dict[str, msgspec.Raw], provider: str = "", whose: Whose = "") -> HostedBlock:
-    """Return a block of the provider's own, from its fields. `whose` says where it stood, if that is where it may go back."""
+    """Return a block of the provider's own, from its fields. `whose` is its message's role, if it may be in no other."""
     kind = word(own.get("type"))
     whose = whose or WHOSE.get(kind, "assistant" if kind.endswith("_tool_result") else "")
     opens = word(own.get("id")) if kind in ("server_tool_use", "mcp_tool_use") else ""
@@ -68,7 +68,7 @@ def hosted_block(own: dict[str, msgspec.Raw], provider: str = "", whose: Whose =
 
 
 def _quote(own: dict[str, msgspec.Raw]) -> str:
-    """Return what the user gave the model to read, in full, under its title."""
+    """Return the text that the user gave the model to read, in full, with its title."""
     said = {name: value_in(raw) for name, raw in own.items()}
     source = said.get("source")
     parts = dict_of(source).get("content") if isinstance(source, dict) else said.get("content")

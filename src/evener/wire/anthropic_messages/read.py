@@ -1,7 +1,7 @@
 """Reads an Anthropic Messages request as an Ask, for translation, tests and the gateway. Pure.
 
-What has no neutral word is kept, not refused: unknown fields of a block go into its seal, unknown blocks are hosted blocks,
-unknown fields of the body are `extra`.
+Anything without a neutral form is kept, not refused: unknown fields of a block go into its seal, unknown blocks are hosted
+blocks, unknown fields of the body are `extra`.
 """
 
 from base64 import b64encode
@@ -57,13 +57,13 @@ from evener.wire.request import find_word, read_settings
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 WHERE = {"base64": "data", "url": "url", "file": "file_id", "text": "data"}
-"""The field with the place of media, by the type of their source."""
+"""The field that locates media, by the type of their source."""
 SWITCHES = {"enabled": "on", "adaptive": "on", "disabled": "off", "between_tools": "between_tools"}
 KNOWN_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """Return the ask behind a request. `target` is the provider that it was for; its seals then count as that provider's."""
+    """Return the ask behind a request. `target` is the provider that it was sent to; the seals are then that provider's."""
     with reading("an Anthropic Messages request"):
         return _Reader(read_fields(body), quirks, target or Origin()).ask()
 
@@ -215,8 +215,12 @@ class _Reader:
             if show := find_word(SHOWN, own.peek("display")):
                 own.take("display")
                 found["show"] = show
-            needs_type = kind == "enabled" and found["budget"] is None  # without it we would write adaptive, or a budget
-            if "budget_tokens" not in own.rest() and not needs_type:  # else the kind of thinking stays with its budget
+            needs_type = (
+                kind == "enabled" and found["budget"] is None
+            )  # without the type, we would write adaptive thinking or a budget
+            if (
+                "budget_tokens" not in own.rest() and not needs_type
+            ):  # else the type of thinking stays in `extra` with its budget
                 own.take("type")
             self.body.put_rest("thinking", own)
         return msgspec.convert(found, Reasoning)
@@ -238,7 +242,7 @@ class _Reader:
 
 
 def _source(own: Fields, provider: str) -> tuple[Source, str] | None:
-    """Take the place of media and their type; None, and nothing taken, when it is in no known form."""
+    """Take the source of media and their type. Return None, and take nothing, if the form is unknown."""
     kind = own.peek("type")
     where = WHERE.get(kind, "")
     if not own.is_text(where):

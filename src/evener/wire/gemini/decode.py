@@ -1,9 +1,9 @@
 """Gemini's answers, whole or streamed, as neutral deltas. One path: a whole answer is a stream of one chunk. Pure.
 
-Rules (sheets 3, 7, 8 and 9): a chunk holds new parts only, and texts that follow one another are one text, unless one of them
-is signed: that is a part of its own. Calls come whole, often without an id, and with the finish reason STOP. Token counts are
-snapshots, the last one counts. There is no end mark: a turn is complete when a finish reason was seen and the bytes have ended.
-A call that comes in pieces is one call, and half of it is none.
+Rules (sheets 3, 7, 8 and 9): a chunk has new parts only. Successive texts are one text, but a signed text is a block of its
+own. Calls come whole, often without an id, and with the finish reason STOP. Token counts are snapshots: the last one is used.
+There is no end marker: a turn is complete when a finish reason has come and the bytes have ended. A call may come in pieces; an
+incomplete one is discarded with its turn.
 """
 
 import re
@@ -86,16 +86,16 @@ _groundings = msgspec.json.Decoder(_Grounding)
 _citations = msgspec.json.Decoder(_Citations)
 
 Said = Sequence[TextDelta]
-"""All text of the answer so far, piece by piece."""
+"""The pieces of the answer's text so far."""
 
 
 STRIDE = 4096
 INNER = bytes(range(0x80, 0xC0))
-"""Bytes within a character."""
+"""The bytes of UTF-8 that do not begin a character."""
 
 
 class _Ruler:
-    """Finds characters by bytes in a long text, without counting it from the start each time."""
+    """Converts byte offsets in a long text to character offsets, without counting from the start each time."""
 
     def __init__(self, said: Said) -> None:
         self.said = said
@@ -111,7 +111,7 @@ class _Ruler:
         self.blocks, self.begins = list(begins), list(begins.values())
 
     def locate(self, start: int, end: int, quote: str) -> tuple[int, int, int]:
-        """Return the block in which a stretch of bytes begins, and its characters there; -1 where the bytes do not match the
+        """Return the block in which a range of bytes begins, and the range in characters; -1 if the bytes do not match the
         quote."""
         first, last = self._character(start), self._character(end)
         meant = not quote or (end - start == len(quote.encode()) and self.bytes[start:end].decode(errors="replace") == quote)
@@ -135,7 +135,7 @@ def _characters(data: bytes) -> int:
 
 
 def read_citations(name: str, raw: msgspec.Raw, said: Said) -> list[CitationAdded]:
-    """Return the citations that this metadata holds; none when it is of another kind or of an unknown shape."""
+    """Return the citations in this metadata; none if it is of another kind or an unknown shape."""
     if not said:
         return []
     try:
@@ -179,7 +179,7 @@ class _Piece(msgspec.Struct):
     willContinue: bool | None = None  # noqa: N815
 
     def value(self) -> object:
-        """Return what the piece gives: a text, or JSON that stands as it came."""
+        """Return the value of the piece: a text, a boolean, or unparsed JSON."""
         if self.stringValue is not None:
             return self.stringValue
         return self.boolValue if self.boolValue is not None else self.numberValue
@@ -197,10 +197,10 @@ class Partial(msgspec.Struct):
     _root: dict[str, object] = {}
     _open: set[str] = set()
     _whole: msgspec.Raw = NULL
-    spoilt: bool = False  # a piece of it could not be read, so that it never ends
+    spoilt: bool = False  # a piece of it could not be read, so it never becomes complete
 
     def add(self, inner: dict[str, msgspec.Raw]) -> bool:
-        """Add a part of the call; True when it is the last. Raises `msgspec.ValidationError` on what is none."""
+        """Add a part of the call. True if it is the last. Raises `msgspec.ValidationError` if it is not one."""
         spoilt, self.spoilt = self.spoilt, True
         for raw in msgspec.json.decode(inner.get("partialArgs", NULL), type=Items | None) or ():
             self._put(_pieces.decode(raw))
@@ -242,7 +242,7 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _child(holder: object, step: str | int, new: object) -> object:
-    """Return the value at a step; put a new one there where there is none."""
+    """Return the value at a step; insert a new one if there is none."""
     if isinstance(step, int) and isinstance(holder, list):
         holder += [None] * (step + 1 - len(holder))
         found: object = holder[step]
@@ -283,7 +283,7 @@ STOPS: dict[str, StopReason] = {
     "IMAGE_RECITATION": "refusal",
 }
 PLAIN = ("STOP", "UNEXPECTED_TOOL_CALL", "")
-"""Reasons that leave open whether tools are called: the parts of the answer decide (recorded)."""
+"""Reasons that do not say whether the model calls tools: the parts of the answer show it (recorded)."""
 
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -312,7 +312,7 @@ class _Parts(msgspec.Struct, gc=False):
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The usual candidate: the first one, content and nothing beside it."""
+    """The usual candidate: the first one, with content and no other field."""
 
     content: _Parts | None = None
     finishReason: str | None = None  # noqa: N815
@@ -324,7 +324,7 @@ class _Content(msgspec.Struct):
 
 
 class _Candidate(msgspec.Struct):
-    """Any candidate. What stands beside its content is kept as it came."""
+    """Any candidate. Its fields beside the content are kept unchanged."""
 
     content: _Content | None = None
     finishReason: str | None = None  # noqa: N815
@@ -402,11 +402,11 @@ _blobs = msgspec.json.Decoder(_Blob)
 
 
 class _Turn(msgspec.Struct, gc=False):
-    """What is known of the answer so far; turns its chunks and their parts into deltas."""
+    """The state of decoding one answer. Turns chunks and their parts into deltas."""
 
     id: str = ""
     index: int = -1
-    open: str = ""  # the kind of the block that more text may be added to
+    open: str = ""  # the kind of the block that the next text may extend
     called: bool = False
     half: Partial | None = None
     said: list[TextDelta] = []
@@ -454,7 +454,7 @@ class _Turn(msgspec.Struct, gc=False):
         feedback = chunk.promptFeedback
         if chunk.candidates:
             for number, candidate in enumerate(chunk.candidates):
-                if candidate.index:  # a reply is the first one, the others are handed on as they came
+                if candidate.index:  # a reply is the first candidate; the others are notices
                     raws = msgspec.json.decode(fields(frame)["candidates"], type=Items)
                     found.append(d.Notice("candidate", bytes(raws[number]).decode()))
                 else:
@@ -468,11 +468,11 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """Return a chunk without its optional fields that do not fit."""
+        """Return a chunk without its optional fields of a wrong type."""
         return mend(frame, form_of, CARRYING)
 
     def missing(self) -> str:
-        """Return why the ended turn does not count; empty when it does."""
+        """Return why the ended turn is incomplete; empty if it is complete."""
         if not (self._finish or self._stop):
             return NO_REASON
         return OPEN_CALL if self.half else ""
@@ -483,11 +483,11 @@ class _Turn(msgspec.Struct, gc=False):
         return [*self.report_usage(), stop] if stop else None
 
     def report_usage(self) -> list[d.UsageReported]:
-        """Return the newest token counts. Reported with the first chunk, for a turn that breaks off, and at the end."""
+        """Return the newest token counts. They are reported with the first chunk, in case the stream is cut, and at the end."""
         return [d.UsageReported(_usage(self._counts))] if self._counts else []
 
     def stop(self, reason: str, detail: str) -> d.Stopped:
-        """Return why the turn ended: calls decide where the reason leaves it open."""
+        """Return why the turn ended. If the reason leaves it open, the presence of calls decides."""
         if reason in PLAIN and self.called:
             return d.Stopped("tools", reason, detail)
         return d.Stopped("done" if reason == "STOP" else STOPS.get(reason, "other"), reason, detail)
@@ -504,7 +504,7 @@ class _Turn(msgspec.Struct, gc=False):
             self.any_part(raw, found)
         if candidate.finishReason:
             self._finish = (candidate.finishReason, candidate.finishMessage or "")
-        for name in BESIDE:  # citations for the text, and all of it as it came
+        for name in BESIDE:  # citations of the text, and the whole metadata unchanged
             raw = getattr(candidate, name)
             if raw and bytes(raw) not in (b"null", b"{}", b"[]"):
                 found += read_citations(name, raw, self.said)
@@ -543,7 +543,7 @@ class _Turn(msgspec.Struct, gc=False):
                 found.append(d.HostedAdded(self._next(""), hosted_block(raw)))
 
     def _with_more(self, own: Raws, found: list[d.Delta]) -> None:
-        """Read a part with fields of its own: what is not its data goes into the seal."""
+        """Read a part with fields of its own: those beside its data go into the seal."""
         data = [name for name in (*KNOWN, *HOSTED) if name in own]
         match data:
             case ["text"]:
@@ -577,7 +577,7 @@ class _Turn(msgspec.Struct, gc=False):
         self.said.append(delta)
 
     def _add_sealed(self, kind: Literal["text", "reasoning"], text: str, seal: str, found: list[d.Delta]) -> None:
-        """Add text with fields of its own: a block that nothing is added to."""
+        """Add text with fields of its own: a block that later text does not extend."""
         index = self._next("")
         if text and kind == "text":
             self._say(text, found)
@@ -595,7 +595,7 @@ class _Turn(msgspec.Struct, gc=False):
         found.append(d.CallEnded(index, raw))
 
     def _half_call(self, inner: Raws, own: Raws, found: list[d.Delta]) -> None:
-        """Add a piece of a call. The first has its name, the last does not say that more will come."""
+        """Add a piece of a call. The first one has its name; the last one lacks `willContinue`."""
         if "name" in inner:
             call = _calls.decode(dumps(inner))
             if self.half:
@@ -638,8 +638,8 @@ def _call_seal(call: _Call, part: _Part) -> str:
 
 
 def _usage(read: _Usage) -> Usage:
-    """Return the counts. The prompt includes cached tokens, but not those of tools; thoughts are apart from the answer (sheet
-    10)."""
+    """Return the counts. The prompt count includes cached tokens, but not those of tools; thoughts and answer are counted apart
+    (sheet 10)."""
     total = int(read.promptTokenCount or 0) + int(read.toolUsePromptTokenCount or 0)
     cached, thought = int(read.cachedContentTokenCount or 0), int(read.thoughtsTokenCount or 0)
     return Usage(total, max(0, total - cached), cached, 0, int(read.candidatesTokenCount or 0) + thought, thought)

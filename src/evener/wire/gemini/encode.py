@@ -100,7 +100,7 @@ from evener.wire.tool_schema import report_description
 
 JSON, PDF = "application/json", "application/pdf"
 LEVELS = ("minimal", "low", "medium", "high")
-BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # for higher efforts, the most of the model
+BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}  # higher efforts get the model's maximum
 MODES = {"auto": "AUTO", "required": "ANY", "named": "ANY", "none": "NONE"}
 AUTO_BUDGET = -1
 
@@ -109,14 +109,14 @@ SAMPLERS = ("temperature", "top_p", "top_k")
 
 
 def read_whole(own: Fields, name: str, least: int | None = None) -> int | None:
-    """Take a whole number, not below `least`; also one that is written with a point. Anything else stays where it is."""
+    """Take a whole number of at least `least`, also if it is written with a decimal point. Leave any other value."""
     try:
         value = msgspec.json.decode(own.peek_raw(name), type=int | float | None)
     except msgspec.ValidationError:
         return None
     if value is None or (isinstance(value, float) and not value.is_integer()) or (least is not None and value < least):
         return None
-    if isinstance(value, int):  # else it goes back as it was written
+    if isinstance(value, int):  # else it is sent back as it was written
         own.take(name)
     return int(value)
 
@@ -167,7 +167,7 @@ def _output(ask: Ask, quirks: Quirks, losses: list[Loss], *, functions: bool) ->
 
 
 def _gives_schema(ask: Ask) -> bool:
-    """True if the caller's own fields hold a schema: there can be only one, under either name."""
+    """True if the caller's own fields contain a schema. Only one may be sent, under either name."""
     configs = [fields(extra.body).get("generationConfig") for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
     given = {name for config in configs if config and bytes(config)[:1] == b"{" for name in camel_fields(config)}
     return bool(given & {"responseSchema", "responseJsonSchema"})
@@ -256,7 +256,7 @@ def _mode(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[str, list[str]]
 
 
 def _check_strict(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: bool) -> str:
-    """Return the mode for strict tools, or for a choice narrowed to some: it applies to all functions or to none."""
+    """Return the mode for strict tools, or for a choice among some tools. It applies to all functions or to none."""
     strict = {tool.name: tool.strict for tool in ask.tools if isinstance(tool, ToolSpec)}
     if not any(strict.values()) and not narrowed:
         return "AUTO"
@@ -274,13 +274,13 @@ def _check_strict(ask: Ask, quirks: Quirks, losses: list[Loss], *, narrowed: boo
 
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
 MODEL, USER = b'{"role":"model","parts":[', b'{"role":"user","parts":['
-"""How a content begins."""
+"""The beginning of a content."""
 CIRCULATES = frozenset(("circulated",))
 """A trait of a fragment."""
 
 Value = dict[str, object]
 Part = tuple[Value, str]
-"""A part and the lifetime of a cache mark that was asked for on it."""
+"""A part, and the lifetime of the cache mark that the ask has on it."""
 
 NOTHING_LEFT: tuple[Part] = (({"text": "[nothing that this provider can read]"}, ""),)
 
@@ -295,7 +295,7 @@ def render(ask: Ask, quirks: Quirks, exchange: Exchange, chain: LazyChain) -> Fr
     parts: list[Part] = []
     before = None
     for message in exchange.back:
-        # The two halves of one message share a content, and all messages do where turns must alternate.
+        # The two halves of one message share a content; if turns must alternate, all messages do.
         if before is not None and not quirks.merge_turns and before.id != f"{message.id}/results":
             _content(out, USER, parts)
             parts = []
@@ -315,7 +315,7 @@ def _content(out: ExchangeWriter, opening: bytes, parts: Sequence[Part]) -> None
 
 
 def _open_seal(out: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBlock | ToolCall | ToolResult) -> Raws:
-    """Return the fields of a seal that may go out; other models of its provider know all but the signature."""
+    """Return the fields of a seal that may be sent; to another model of its provider, all but the signature."""
     seal = block.seal
     if seal is None:
         return {}
@@ -331,7 +331,7 @@ def _open_seal(out: ExchangeWriter, block: TextBlock | ImageBlock | DocumentBloc
     return ours(own)
 
 
-# What the model said.
+# The model's turn.
 
 
 def _write_turn(out: ExchangeWriter, message: Message) -> list[Part]:
@@ -415,11 +415,11 @@ def _line(out: ExchangeWriter, block: ImageBlock | DocumentBlock | HostedBlock) 
     return {"text": placeholder(block)}
 
 
-# What came back.
+# The user's turn: results and messages.
 
 
 def _back(out: ExchangeWriter, message: Message, calls: Mapping[str, ToolCall], parts: list[Part]) -> None:
-    """Add the parts of a message: its results, what they could not hold, and the rest."""
+    """Add the parts of a message: its results, the media that results cannot contain, and the rest."""
     out.message = message
     lead = ""
     if message.role == "system":
@@ -456,7 +456,7 @@ def _add_block(out: ExchangeWriter, block: Block, message: Message, lead: str, p
 
 
 def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCall], after: list[Part]) -> Value:
-    """Return a function's response; what it cannot hold goes `after` all of them."""
+    """Return a function's response. Add what it cannot contain to `after`, which follows all responses."""
     call = calls.get(result.call_id)
     own = _open_seal(out, result)
     texts: list[str] = []
@@ -467,7 +467,7 @@ def _result(out: ExchangeWriter, result: ToolResult, calls: Mapping[str, ToolCal
         if type(block) is TextBlock:
             texts.append(block.text)
             out.report_citations(block, UNCITED)
-            _open_seal(out, block)  # only reported: a response is words, and no reader seals them
+            _open_seal(out, block)  # only reports the loss: a response is plain text, which carries no seal
             continue
         value = _list_hosted_fields(out, block) if type(block) is HostedBlock else _media(out, block)
         if value is None:
@@ -500,7 +500,7 @@ def _response_part(value: Value, own: Raws) -> Value:
 
 
 def _response(result: ToolResult, own: Raws, texts: Sequence[str]) -> object:
-    """Return a result as an object: as it stood when it was read, else as its output or its error."""
+    """Return a result as an object: in the form in which it was read, else with the key `output` or `error`."""
     text, shape = "\n".join(texts), shape_of(own)
     if shape and (shape.under == "error") == result.is_error:
         value = _json(text) if shape.json else None
@@ -520,7 +520,7 @@ def _json(text: str) -> msgspec.Raw | None:
 
 
 def _list_hosted_fields(out: ExchangeWriter, block: HostedBlock) -> Value | None:
-    """Return a part of the provider's own as it came; None when it is for another provider, or holds media that the row
+    """Return a part of the provider's own unchanged; None if it is for another provider, or has media that the row
     refuses."""
     own = fields(block.raw)
     media = any(camel(name) in ("inlineData", "fileData") for name in own)
@@ -593,8 +593,8 @@ NESTED = (
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
-    """What does not depend on the messages. `heads` are the body up to them, and its losses; the second is for requests in
-    which the provider's own calls go back to it. `silent`: cache marks on messages are not to be reported (again)."""
+    """The parts that do not depend on the messages. `heads` are bodies up to the messages and their losses; the second is for
+    requests that send the provider's own calls back. `silent`: cache marks on messages need no (further) report."""
 
     frame: Frame
     start: Prefix
@@ -606,8 +606,8 @@ class _Fixed(Fixed, frozen=True, eq=False):
 
 
 def encode(ask: Ask, quirks: Quirks, prior: Encoded | None = None) -> Encoded:
-    """Return the request for this ask. `prior` is the last one of this conversation: it makes this one cheaper, never
-    different."""
+    """Return the request for this ask. `prior` is the last one of this conversation: it saves work, and does not change
+    the result."""
     fixed = _fixed.of(ask, quirks, prior)
     fold = extend_prefix(prior.fold if prior else None, fixed.start, ask.transcript, fixed.draw)
     fragments, marked = list_fragments(fold, quirks)
@@ -650,7 +650,7 @@ def _address(ask: Ask, quirks: Quirks) -> Address:
 
 
 def _part(block: TextBlock, target: Origin) -> bytes:
-    """Return a part of the system prompt, with what this provider put on it; empty when it has no text."""
+    """Return a part of the system prompt, with the fields that this provider had added; empty if it has no text."""
     own = own_fields(block.seal) if _is_of(block.seal, target) else {}
     return dumps({"text": block.text, **own}) if block.text else b""
 
@@ -660,7 +660,7 @@ def _is_of(seal: Seal | None, target: Origin) -> bool:
 
 
 def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list[Loss]) -> bytes:
-    """Return the body up to the contents. `circulated`: the provider's own calls go back to it."""
+    """Return the body up to the contents. `circulated`: the request sends the provider's own calls back."""
     body: dict[str, object] = {}
     parts = [msgspec.Raw(part) for part in frame.system if part]
     if parts:
@@ -682,7 +682,7 @@ def _head(ask: Ask, quirks: Quirks, frame: Frame, circulated: bool, losses: list
 
 
 def _report_system(ask: Ask, losses: list[Loss]) -> None:
-    """Report what of the system prompt does not go out: only text does."""
+    """Report the losses of the system prompt: only text is sent."""
     for number, block in enumerate(ask.transcript.system_blocks):
         if not block.text:
             losses.append(loss_of("dropped", "system.part", "it was empty", at=f"{number}"))

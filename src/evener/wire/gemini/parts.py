@@ -1,8 +1,8 @@
 """The parts of Gemini's contents, in both directions: one data field, and the fields beside it, which go into a seal. Pure.
 
-A seal holds the part's other fields as they came (`thoughtSignature`, `thought`, `videoMetadata`), and under the name of the
-data field those of its fields that have no neutral word: `{"thoughtSignature": "...", "functionCall": {"id": null}}`. An id
-that is null was never given: it is ours, and does not go out.
+A seal has the part's other fields unchanged (`thoughtSignature`, `thought`, `videoMetadata`), and, under the name of the data
+field, the inner fields that have no neutral form: `{"thoughtSignature": "...", "functionCall": {"id": null}}`. A null id means
+that the provider gave none: the id is ours, and is not sent.
 """
 
 import re
@@ -22,12 +22,12 @@ LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", re.ASCII)
 
 @lru_cache(1024)
 def function_name(name: str, limit: int) -> str:
-    """Return the name itself if the wire takes it; else one within the row's limit that stands for it."""
+    """Return the name if the wire accepts it; else a replacement within the row's limit."""
     return name if LEGAL.fullmatch(name) else lettered_name(name, limit)
 
 
 CIRCULATED = ("toolCall", "toolResponse")
-"""Inputs and outputs of the provider's own tools: parts that only some endpoints send and take back (sheet 3)."""
+"""Inputs and outputs of the provider's own tools: parts that only some endpoints send and accept (sheet 3)."""
 
 BEGINNINGS = ("executableCode", "toolCall")
 ENDS = ("codeExecutionResult", "toolResponse")
@@ -77,18 +77,18 @@ WIRE = "gemini"
 SIGNATURE = "thoughtSignature"
 UNCITED = "this wire takes none back"
 KNOWN = ("functionCall", "functionResponse", "inlineData", "fileData", "text")
-"""The data fields that have a neutral word: a part has one."""
+"""The data fields that have a neutral form. A part has one of them."""
 NULL = msgspec.Raw(b"null")
 EMPTY = (b"null", b"[]", b"{}", b'""')
 SNAKE = re.compile(r"_([a-z0-9])")
 FILES = re.compile(r"https://[^/]+/(?:upload/)?v\d\w*/files/[\w-]+|(?!https?:)\w+:.*")
-"""Addresses in a provider's own store: under its API, or not on the web."""
+"""Addresses in a provider's own store: within its API, or with a scheme other than http."""
 
 Raws = dict[str, msgspec.Raw]
 
 
 class ResultShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a result's text stands in the response object: under which name (empty: it is the object), and as JSON or as text."""
+    """The form of a result's text in the response object: its key (empty: the text is the object), and whether it is JSON."""
 
     under: str = ""
     json: bool = False
@@ -108,7 +108,7 @@ def camel_fields(raw: bytes | msgspec.Raw) -> Raws:
 
 
 def camel_object(own: Fields, name: str) -> Fields:
-    """Return the fields of an object within these, which is left in place; none when it is absent or something else."""
+    """Return the fields of an inner object, and leave it in place; no fields if it is absent or not an object."""
     return Fields(camel_fields(own.peek_raw(name))) if own.is_object(name) else Fields({})
 
 
@@ -123,7 +123,7 @@ def own_fields(seal: Seal | None) -> Raws:
 
 
 def ours(own: Raws) -> Raws:
-    """Return what of a seal is for any provider: that an id was ours, and how a result stood."""
+    """Return the part of a seal that is for any provider: that an id was ours, and the form of a result."""
     call = {"functionCall": msgspec.Raw(b'{"id":null}')} if is_bare(own) else {}
     shape = shape_of(own)
     return {**call, **({"functionResponse": msgspec.Raw(dumps({"response": shape}))} if shape else {})}
@@ -134,7 +134,7 @@ def named_fields(own: Raws) -> list[str]:
     kept = ours(own)
     names: list[str] = []
     for name, value in own.items():
-        if name.startswith("@"):  # not sent itself; it may hold fields of the message
+        if name.startswith("@"):  # not sent itself; it may contain fields of the message
             names += (inner for inner in fields(value) if inner not in ("role", "content")) if bytes(value)[:1] == b"{" else ()
         elif bytes(value) not in EMPTY and kept.get(name) != value:
             names.append(name)
@@ -142,7 +142,7 @@ def named_fields(own: Raws) -> list[str]:
 
 
 def part_of(name: str, value: dict[str, object], own: Raws) -> dict[str, object]:
-    """Return a part with one data field, the sealed fields put back to their places."""
+    """Return a part with one data field, and with the sealed fields restored."""
     if not own:
         return {name: value}
     beside = {other: field for other, field in own.items() if other != name}
@@ -160,7 +160,7 @@ def is_bare(own: Raws) -> bool:
 
 
 def shape_of(own: Raws) -> ResultShape | None:
-    """Return how the result stood in its response; None for our own way."""
+    """Return the form of the result in its response; None for our own form."""
     if not own:
         return None
     response = fields(own["functionResponse"]) if bytes(own.get("functionResponse", NULL))[:1] == b"{" else {}
@@ -176,5 +176,5 @@ def sealed_text(beside: Raws, name: str = "", inner: Raws | None = None) -> str:
 
 
 def source_of(uri: str, provider: str) -> Source:
-    """Return where a file lies: in the provider's store, or on the web."""
+    """Return the source of a file: the provider's store, or the web."""
     return Uploaded(uri, WIRE, provider) if FILES.fullmatch(uri) else Remote(uri)

@@ -1,7 +1,7 @@
 """Reads a Gemini request as an Ask, for translation, tests and the gateway. Pure.
 
-Fields may be spelled in camel case or with underscores; they are read alike, and go out again in camel case. What has no
-neutral word is kept, not refused: unknown fields of the body are `extra`. Model and streaming stand in the path, not here.
+Fields may be spelled in camel case or with underscores; both are read, and camel case is sent. Anything without a neutral form
+is kept, not refused: unknown fields of the body are `extra`. The path has the model and whether to stream.
 """
 
 from collections.abc import Sequence
@@ -54,13 +54,13 @@ from evener.wire.schema import GEMINI_JSON, transform
 
 ROLES: dict[str, Role] = {"": "user", "user": "user", "function": "user", "model": "assistant"}
 STANDARD = str.maketrans("-_", "+/")
-"""This wire takes both alphabets of base64, other wires only the one with plus and slash."""
+"""This wire accepts both alphabets of base64, other wires only the one with plus and slash."""
 PLAIN = ("output", "error")
-"""The usual places of a result's text."""
+"""The usual keys of a result's text."""
 
 
 class ContentReader:
-    """The contents of one request, read in order: results look for the calls before them."""
+    """The contents of one request, read in order, because results refer to earlier calls."""
 
     def __init__(self, target: Origin) -> None:
         self.target = target
@@ -131,7 +131,7 @@ class ContentReader:
         )
 
     def _media(self, own: Fields, kind: str) -> ImageBlock | DocumentBlock | None:
-        """Take the media of a part; None, and nothing taken, where they are in no known form."""
+        """Take the media of a part. Return None, and take nothing, if their form is unknown."""
         media = camel_object(own, kind)
         inline, where = kind == "inlineData", "data" if kind == "inlineData" else "fileUri"
         if (media.has("mimeType") and not media.is_text("mimeType")) or not media.is_text(where):
@@ -194,8 +194,8 @@ SYSTEM, CONFIG, CHOICE, CALLING = "systemInstruction", "generationConfig", "tool
 
 
 def read_request(body: bytes, quirks: Quirks, target: Origin | None = None) -> Ask:
-    """Return the ask behind a request. `target` is the provider and model that it was for; its seals then count as that
-    provider's."""
+    """Return the ask behind a request. `target` is the provider and model that it was sent to; the seals are
+    then that provider's."""
     with reading("a Gemini request"):
         return _Reader(Fields(camel_fields(body)), quirks, target or Origin()).ask()
 
@@ -262,7 +262,7 @@ class _Reader:
         return msgspec.convert(found, Reasoning)
 
     def _output(self, config: Fields) -> OutputSchema | None:
-        """Take the shape of the answer. A schema that would go out differently stays in `extra`, too."""
+        """Take the output schema. One that we would write differently stays in `extra`, too."""
         if config.peek("responseMimeType") != JSON:
             return None
         if config.is_object("responseSchema"):
@@ -277,13 +277,13 @@ class _Reader:
 
 
 def _put(holder: Fields, name: str, own: Fields) -> None:
-    """Put what is left of an object in its place; one that was empty or no object stays as it is."""
+    """Put the remaining fields of an object back; an empty object, or another value, stays unchanged."""
     if holder.is_object(name) and bytes(holder.peek_raw(name)) != b"{}":
         holder.put_rest(name, own)
 
 
 def _choice(own: Fields, tools: tuple[ToolSpec | HostedTool, ...]) -> Choice:
-    """Take the choice of functions; what has no neutral word stays in `extra`."""
+    """Take the choice of functions; fields without a neutral form stay in `extra`."""
     if not any(isinstance(tool, ToolSpec) for tool in tools):
         return Choice()
     mode = own.peek("mode")

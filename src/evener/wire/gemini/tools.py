@@ -1,4 +1,4 @@
-"""Tools on this wire: functions and their schemas, out and in, and the provider's own. Pure."""
+"""Tools on this wire: functions and their schemas, written and read, and the provider's own. Pure."""
 
 from collections.abc import Sequence
 
@@ -23,13 +23,13 @@ SINGLE = ("items", "additionalProperties")
 
 
 def fit_schema(schema: str, quirks: Quirks, owner: Owner) -> tuple[msgspec.Raw, tuple[Loss, ...]]:
-    """Return a schema as this endpoint takes it; one that cannot be had in its dialect goes out as it is."""
+    """Return a schema in the dialect of this endpoint; one that the dialect cannot express is sent unchanged."""
     found, losses = transform(schema, GEMINI_JSON if quirks.json_schemas else GEMINI_SUBSET, owner)
     return msgspec.Raw((found or schema).encode()), losses
 
 
 def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """Return one function's declaration, or one hosted tool; empty when it does not go out."""
+    """Return one function's declaration, or one hosted tool; empty if it is not sent."""
     if isinstance(tool, HostedTool):
         return write_hosted_tool(tool, WIRE, quirks, losses)
     tool = as_function(tool, losses)
@@ -48,8 +48,8 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
 def group_tools(
     tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks, losses: list[Loss]
 ) -> tuple[list[object], bool, bool]:
-    """Return the field `tools`, all functions in one entry where the first one stands; whether it has functions, and hosted
-    tools."""
+    """Return the field `tools`, with all functions in one entry at the place of the first; whether it has functions, and
+    whether hosted tools."""
     pairs = [(isinstance(tool, ToolSpec), part) for tool, part in zip(tools, parts, strict=False) if part]
     functions = [msgspec.Raw(part) for is_function, part in pairs if is_function]
     if functions and len(functions) < len(pairs) and quirks.hosted_beside == "no":
@@ -94,7 +94,7 @@ def _function(raw: msgspec.Raw, quirks: Quirks, provider: str, strict: bool | No
 
 
 def older_schema(schema: str) -> str:
-    """Return the canonical form of a schema in the older subset: types may be in capitals, null is a flag."""
+    """Return the canonical form of a schema in the older subset, where types may be in capitals and null is a flag."""
     old = msgspec.json.decode(schema)
     new = _canonical(old, 0)
     return schema if new == old else dumps(new).decode()

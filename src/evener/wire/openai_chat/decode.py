@@ -1,9 +1,9 @@
 """Chat Completions' answers, whole or streamed, as neutral deltas. One path: a whole answer is one large delta. Pure.
 
-Rules (sheet 6): the first choice counts. Token counts may come with any chunk, also after the last word. A turn is complete
-when a finish reason was seen, with [DONE] after it or without; one that ends without a reason is truncated, whatever its end
-mark says (where a row never gives reasons, a chunk without choices and the end mark tell). An error may stand in a chunk after
-a 200. A chunk of an unknown form is a notice.
+Rules (sheet 6): only the first choice is read. Token counts may come with any chunk, also after the finish reason. A turn is
+complete when a finish reason has come, with or without [DONE] after it. A turn without a reason is truncated, even if [DONE]
+has come; only on a row that never gives reasons, a chunk without choices and [DONE] complete it. After a status of 200, a chunk
+may contain an error. A chunk of an unknown form is a notice.
 """
 
 import re
@@ -49,9 +49,9 @@ NOTHING_CITED = Citation()
 
 
 def read_citation(raw: msgspec.Raw, found: list[d.Delta]) -> Citation | None:
-    """Return what a text rests on, as far as it can be read; what is no citation is added to `found` as a notice.
+    """Return the citation in an annotation. Add a notice to `found` for an annotation of another kind.
 
-    The facts stand in a field that is named like the annotation's type, or beside it.
+    The details are in a field that is named like the annotation's type, or beside that field.
     """
     if bytes(raw)[:1] != b"{":
         found.append(d.Notice("annotation", bytes(raw).decode()))
@@ -85,7 +85,7 @@ class _Output(msgspec.Struct, gc=False):
 
 
 class _Counts(msgspec.Struct, gc=False):
-    """The counts in this wire's words."""
+    """The token counts of this wire."""
 
     prompt_tokens: Count = None
     completion_tokens: Count = None
@@ -102,7 +102,7 @@ NO_PROMPT, NO_OUTPUT = _Prompt(), _Output()
 
 
 def usage_of(read: _Counts, *, apart: bool) -> Usage:
-    """Return the counts in neutral words. `apart`: reasoning is not in the output count."""
+    """Return the counts as `Usage`. `apart`: the output count does not include reasoning."""
     prompt, output = read.prompt_tokens_details or NO_PROMPT, read.completion_tokens_details or NO_OUTPUT
     cached = prompt.cached_tokens or read.prompt_cache_hit_tokens or read.cached_tokens or read.num_cached_tokens or 0
     thought = output.reasoning_tokens or read.reasoning_tokens or 0
@@ -114,7 +114,7 @@ def usage_of(read: _Counts, *, apart: bool) -> Usage:
     return Usage(total, max(0, total - cached - written), cached, written, said, thought)
 
 
-# How base64 of each sort of sound begins; what is not known is taken for samples.
+# The beginning of the base64 of each audio format; anything else is read as raw samples.
 SOUNDS = {"UklGR": "audio/wav", "SUQz": "audio/mpeg", "//": "audio/mpeg", "T2dn": "audio/ogg", "ZkxhQ": "audio/flac"}
 
 
@@ -126,7 +126,7 @@ class _Audio(msgspec.Struct):
 
 
 class Speech:
-    """Sound as it comes."""
+    """The audio of an answer, from its pieces."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -134,7 +134,7 @@ class Speech:
         self._data: list[str] = []
 
     def add(self, raw: bytes, found: list[Delta]) -> str:
-        """Take a piece in; its words. What cannot be read of it is a notice."""
+        """Add a piece, and return its transcript. Fields that cannot be read are notices."""
         read = read_some(raw, _Audio, "audio", found)
         self.id = read.id or self.id
         self._expires = read.expires_at or self._expires
@@ -142,13 +142,13 @@ class Speech:
         return read.transcript or ""
 
     def sound(self) -> tuple[str, str]:
-        """Return the sort of sound, and its base64; both empty when there was none."""
+        """Return the media type and the base64 of the audio; both empty if there is none."""
         data = "".join(self._data)
         sort = next((sort for start, sort in SOUNDS.items() if data.startswith(start)), "audio/pcm")
         return (sort, data) if data else ("", "")
 
     def seal_fields(self) -> dict[str, msgspec.Raw]:
-        """Return what the transcript's block is sealed with."""
+        """Return the fields for the seal of the transcript's block."""
         return {"audio": msgspec.Raw(dumps({"id": self.id, "expires_at": self._expires}))} if self.id else {}
 
 
@@ -175,18 +175,18 @@ class _Entry(msgspec.Struct):
     pieces: list[str] = []
 
     def raw(self) -> dict[str, msgspec.Raw]:
-        """Return the entry, its pieces joined."""
+        """Return the entry, with its pieces joined."""
         return {**self.own, self.texts: msgspec.Raw(dumps("".join(self.pieces)))} if self.pieces else self.own
 
 
 class ReasoningDetails:
-    """Entries as they come."""
+    """The field `reasoning_details`, from its pieces."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
     def add(self, entries: Sequence[msgspec.Raw], *, whole: bool) -> str:
-        """Take entries in, the pieces of some or the whole list; the readable part of them."""
+        """Add entries, and return their readable text. `whole`: they are the whole list, not pieces."""
         shown: list[str] = []
         for raw in entries:
             own = fields(raw.copy())
@@ -202,7 +202,7 @@ class ReasoningDetails:
         return "".join(shown)
 
     def seal_fields(self) -> dict[str, msgspec.Raw]:
-        """Return the field that goes back; nothing when there were no entries."""
+        """Return the field to send back; nothing if there were no entries."""
         if not self._entries:
             return {}
         return {"reasoning_details": msgspec.Raw(dumps([entry.raw() for entry in self._entries]))}
@@ -217,21 +217,21 @@ Piece = tuple[str, str]
 
 
 class Tags:
-    """Feed text, get pieces; `close` gives what was held back."""
+    """Splits text with <think> tags into pieces. `feed` may hold text back; `close` returns it."""
 
     def __init__(self) -> None:
         self._held = ""
         self._state = "start"
 
     def feed(self, text: str) -> list[Piece]:
-        """Return the pieces that are certain by now."""
+        """Return the pieces that later text cannot change."""
         if self._state == "text":
             return [("text", text)]
         self._held += text
         return self._start() if self._state == "start" else self._think()
 
     def close(self) -> list[Piece]:
-        """Return what is left when no more text comes."""
+        """Return the pieces that `feed` had held back."""
         kind = "reasoning" if self._state == "think" else "text"
         held, self._held = self._held, ""
         return [(kind, held)] if held else []
@@ -265,11 +265,11 @@ def split(text: str) -> list[Piece]:
 NULL = msgspec.Raw(b"null")
 Object = dict[str, msgspec.Raw] | None
 Some = dict[str, msgspec.Raw] | list[msgspec.Raw] | str | bool | None
-"""Something that is there or not: null costs nothing, and no form of it is an error."""
+"""The type of a field that is only tested for presence: any form is accepted, and null needs no work."""
 
 
 class _Function(msgspec.Struct, gc=False):
-    """The function of a call. Arguments are a text; some send the object itself."""
+    """The function of a call. Arguments are a text; some servers send the object itself."""
 
     name: str | None = None
     arguments: str | dict[str, msgspec.Raw] | None = None
@@ -288,7 +288,7 @@ class _CallPiece(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
-    custom: msgspec.Raw = NULL  # looked into where there is no function
+    custom: msgspec.Raw = NULL  # read if there is no function
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -308,7 +308,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
-    """One of the answers; we never ask for more than one."""
+    """One choice. We never ask for more than one."""
 
     index: int | None = None
     delta: _Message | None = None
@@ -321,7 +321,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """A whole answer or a chunk of one, as far as each chunk is looked at."""
+    """The fields of a whole answer, or of a chunk, that are read every time."""
 
     choices: list[_Choice] | None = None
     usage: _Counts | None = None
@@ -331,7 +331,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 class _Opening(Chunk, gc=False):
-    """A chunk, and what it shares with all the others."""
+    """A chunk with the fields that all chunks of an answer share."""
 
     id: str | None = None
     model: str | None = None
@@ -356,7 +356,7 @@ class _Speaking(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _TextChunk(msgspec.Struct, gc=False):
-    """A chunk that is more words, or their end, and nothing else: with any other field its choice is of another form."""
+    """A chunk with only a piece of text, or the finish reason. A choice with any other field is not of this form."""
 
     choices: tuple[_Speaking]
     usage: None = None
@@ -372,7 +372,7 @@ CARRYING: Carrying = {
     _Choice: ("index", "delta", "message", "finish_reason"),
     _Opening: ("choices",),
 }
-"""The fields that must be of their form."""
+"""The fields that must have their type."""
 
 
 def form_of(frame: bytes) -> type[_Opening]:  # noqa: ARG001 - other wires look at the event
@@ -393,7 +393,7 @@ REASONING, HOSTED, CONTENT, REFUSED, SPOKEN, MEDIA, CALLS = 0, 1, 2, ROOM, ROOM 
 LEGACY = -1
 STOPS: dict[str, StopReason] = {
     "stop": "done",
-    "tool_calls": "done",  # whether there are calls decides
+    "tool_calls": "done",  # the presence of calls decides
     "function_call": "done",
     "": "done",
     "length": "length",
@@ -403,7 +403,7 @@ STOPS: dict[str, StopReason] = {
     "sensitive": "refusal",
 }
 BROKEN_OFF = ("error", "insufficient_system_resource", "network_error", "abort")
-"""Reasons of servers that gave up in the middle of an answer (sheet 6)."""
+"""Reasons of servers that stopped in the middle of an answer (sheet 6)."""
 
 
 class _Call(msgspec.Struct, gc=False):
@@ -418,27 +418,27 @@ class _Call(msgspec.Struct, gc=False):
 
 
 class ChatAnswer(msgspec.Struct, gc=False):
-    """One answer."""
+    """The state of decoding one answer."""
 
     _tags: Tags | None = None
     id: str = ""  # of the answer
     finish: str = ""
     native: str = ""
-    fields: dict[str, msgspec.Raw] = {}  # of the message, to go back
+    fields: dict[str, msgspec.Raw] = {}  # of the message, to be sent back
     calls: list[_Call] = []
     _by_index: dict[int, _Call] = {}
-    place: int = CONTENT - 1  # of the content that came last, and its kind
+    place: int = CONTENT - 1  # of the latest content; `kind` is its kind
     kind: str = ""
-    _kinds: dict[int, str] = {}  # of every slot that takes a seal, but calls
+    _kinds: dict[int, str] = {}  # of every slot that can have a seal, except calls
     _seals: dict[int, dict[str, msgspec.Raw]] = {}
     _details: ReasoningDetails | None = None
     _speech: Speech | None = None
-    _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one is fuller
+    _executed: dict[bytes, msgspec.Raw] = {}  # by index: a later one has more fields
     _refusals: list[str] = []
     _images: int = 0
 
     def add(self, said: _Message, found: list[d.Delta], whole: bool) -> None:
-        """Take a message in, or a delta of one."""
+        """Add a message, or a delta of one."""
         thought = said.reasoning_content or said.reasoning
         if said.reasoning_details and (entries := _objects("reasoning_details", said.reasoning_details, found)):
             self._details = self._details or ReasoningDetails()
@@ -461,12 +461,12 @@ class ChatAnswer(msgspec.Struct, gc=False):
             self._add_rare(said, found)
 
     def note_end(self, reason: str, native: str) -> None:
-        """Note why it ended; of several reasons, the first that is out of the ordinary counts."""
+        """Record the finish reason. Of several, keep the first that is not a normal end."""
         if STOPS.get(self.finish, "other") == "done":
             self.finish, self.native = reason, native
 
     def keep(self, own: dict[str, msgspec.Raw], names: Sequence[str], *, whole: bool) -> None:
-        """Keep these fields of a message and of its calls: they must go back as they came."""
+        """Keep these fields of a message and of its calls, which must be sent back unchanged."""
         self.fields |= _find_named(own, names)
         for place, raw in enumerate(msgspec.json.decode(own.get("tool_calls", b"null"), type=list[msgspec.Raw] | None) or ()):
             call = fields(raw)
@@ -477,7 +477,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
 
     @property
     def silent(self) -> bool:
-        """True if nothing was said yet."""
+        """True if there is no content yet."""
         return not (
             self._kinds
             or self.calls
@@ -489,7 +489,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         )
 
     def end(self) -> list[d.Delta]:
-        """Return all that is certain only now, and why it ended."""
+        """Return the last deltas: calls, seals, and why the answer ended."""
         found: list[d.Delta] = []
         if self._tags:
             for kind, piece in self._tags.close():
@@ -519,7 +519,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             found.append(d.TextDelta(REFUSED, words))
 
     def _arguments(self, call: _Call) -> str:
-        """Return the arguments of a call. The last one may be cut off where the model did not stop of its own accord."""
+        """Return the arguments of a call. Those of the last call may be incomplete if the model was stopped."""
         written, free = "".join(call.pieces), bytes(call.own.get("type", b"")) == b'"custom"'
         if call is self.calls[-1] and STOPS.get(self.finish, "other") != "done":
             return cut_arguments(written, free=free)
@@ -532,7 +532,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         return "tools" if self.calls else "refusal" if REFUSED in self._kinds else "done"
 
     def _seal_blocks(self, found: list[d.Delta]) -> None:
-        """Add a seal for each block that has fields of its own; those of the message ride on the first."""
+        """Add a seal for each block that has fields of its own; the first seal also has those of the message."""
         seals = self._seals
         if self._details:
             seals[REASONING] = self._details.seal_fields()
@@ -554,7 +554,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
                 found.append(d.SealAdded(slot, _sealable(kinds[slot]), text))
 
     def _slot(self, kind: str) -> int:
-        """Return the place of content of this kind: a new one when the kind changes."""
+        """Return the slot for content of this kind. A change of kind begins a new slot."""
         if kind != self.kind:
             self.kind = kind
             self.place += 1
@@ -577,7 +577,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
         found.append(d.TextDelta(slot, text) if kind == "text" else d.ReasoningDelta(slot, text))
 
     def _add_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """Add a part of the content: words, thoughts, or something only this wire knows."""
+        """Add a part of the content: text, reasoning, or a part that only this wire knows."""
         start = bytes(raw)[:1]
         if start == b'"':
             self._add_piece("text", text_in(raw), found)
@@ -628,7 +628,7 @@ class ChatAnswer(msgspec.Struct, gc=False):
             found.append(d.ArgumentsDelta(opened.slot, text))
 
     def _find(self, call: _CallPiece, name: str, number: int | None) -> _Call:
-        """Return the call that this is a piece of, or a new one. `number` is its place in a whole list of calls."""
+        """Return the call that a piece belongs to, or a new one. `number` is its place in a whole list of calls."""
         index = call.index if number is None else number
         if index is not None:
             known = self._by_index.get(index)
@@ -679,8 +679,10 @@ class ChatAnswer(msgspec.Struct, gc=False):
 
 
 def _is_another(call: _CallPiece, known: _Call, name: str) -> bool:
-    """True if a piece with the number of a known call begins another one: it has another id, or, where both have none, a name
-    and arguments while those of the known one are whole."""
+    """True if a piece with the number of a known call begins another call.
+
+    It does if it has another id. If neither has an id, it does if it has a name and arguments, and the known arguments are
+    complete."""
     if call.id or known.id:
         return bool(call.id and known.id and call.id != known.id)
     written = call.function.arguments if call.function else None
@@ -696,7 +698,7 @@ def _objects(name: str, items: Sequence[msgspec.Raw], found: list[d.Delta]) -> l
 
 
 def _text(own: dict[str, msgspec.Raw], name: str, found: list[d.Delta]) -> str:
-    """Return the text under a name, taken out; anything else there is a notice."""
+    """Take out the text of a field; any other value is a notice."""
     raw = own.pop(name, None)
     if raw is not None and bytes(raw) != b"null" and bytes(raw)[:1] != b'"':
         found.append(d.Notice(name, bytes(raw).decode()))
@@ -704,7 +706,7 @@ def _text(own: dict[str, msgspec.Raw], name: str, found: list[d.Delta]) -> str:
 
 
 def _thoughts(own: dict[str, msgspec.Raw], found: list[d.Delta]) -> str:
-    """Return the thoughts of a part, taken out: a list of texts, or one text."""
+    """Take the reasoning out of a part: a list of texts, or one text."""
     if bytes(own.get("thinking", b""))[:1] != b"[":
         return _text(own, "thinking", found)
     inner = msgspec.json.decode(own.pop("thinking"), type=list[msgspec.Raw])
@@ -744,7 +746,7 @@ def decode(body: bytes, quirks: Quirks) -> Reply:
     frames = [body]
     try:
         if not read_frames(events, frames, found, ANSWER):
-            found += events.closed()
+            found += events.close()
     except BROKEN as error:
         raise unreadable_error(error, body, ANSWER) from None
     if not events.answered and not any(isinstance(delta, d.Failed) for delta in found):
@@ -762,8 +764,8 @@ def decoder(quirks: Quirks) -> StreamDecoder:
 
 
 class _Events(msgspec.Struct, gc=False):
-    """`plain`: a chunk may be words and nothing else, as far as the dialect goes. `words` is the place of the text that the
-    next chunk most likely adds to; NOWHERE while there is none, or once a chunk was of another form."""
+    """`plain`: the dialect allows chunks that contain only text. `words` is the slot of the text that the next chunk probably
+    extends; NOWHERE if there is none, or after a chunk of another form."""
 
     quirks: Quirks
     turn: ChatAnswer
@@ -786,21 +788,21 @@ class _Events(msgspec.Struct, gc=False):
             try:
                 chunk = None if frame == END else read_chunk(frame) if self.started else self._open(frame, found)
             except msgspec.DecodeError:
-                chunk = _end_in(frame)
+                chunk = _check_end(frame)
             if chunk is None:
-                found += self.closed() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
+                found += self.close() if self.answered else [d.Failed(TruncatedStream(NO_ANSWER))]
                 return True
             if chunk.choices and not chunk.error:
                 if self._choices(chunk.choices, frame, found):
                     return True
-            elif self._bare(chunk, frame, found):
+            elif self._read_bare(chunk, frame, found):
                 return True
             if chunk.usage or self.quirks.usage_path or chunk.moderation or chunk.prompt_filter_results:
-                self._beside(chunk, frame, found)
+                self._read_beside(chunk, frame, found)
         return False
 
     def _read_words(self, frame: bytes | None, frames: Iterator[bytes], found: list[d.Delta]) -> bytes | None:
-        """Read this chunk and the next ones, as long as they are words and nothing else; return the first that is not."""
+        """Read this chunk and the next ones while they contain only text. Return the first other chunk."""
         place = self.words
         while frame is not None:
             try:
@@ -819,22 +821,22 @@ class _Events(msgspec.Struct, gc=False):
         return frame
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """Return a chunk without what need not be understood."""
+        """Return a chunk without its optional fields of a wrong type."""
         return mend(frame, form_of, CARRYING)
 
     def missing(self) -> str:
-        """Return why the turn does not count, now that it has ended."""
+        """Return why the ended turn is incomplete; empty if it is complete."""
         if self.turn.finish in BROKEN_OFF:
             return f"its rest, because the server broke it off ({self.turn.finish})"
         told = self.turn.finish or (not self.quirks.stop_told and (self.whole or self.counted))
         return "" if told else NO_REASON
 
     def end(self) -> list[d.Delta] | None:
-        """Return a turn that has said why it ended is complete, also without the end mark."""
-        return self.closed() if self.turn.finish else None
+        """Return the last deltas. A turn with a finish reason is complete, also without [DONE]."""
+        return self.close() if self.turn.finish else None
 
-    def closed(self) -> list[d.Delta]:
-        """Return what follows at the end. An answer that said nothing where it is looked for may have said it beside."""
+    def close(self) -> list[d.Delta]:
+        """Return the last deltas. If the expected field was empty in all chunks, read the other one: `message` or `delta`."""
         found: list[d.Delta] = []
         if self.beside and self.turn.silent:
             for said in self.beside:
@@ -842,7 +844,7 @@ class _Events(msgspec.Struct, gc=False):
         return [*found, *self.turn.end()]
 
     def _open(self, frame: bytes, found: list[d.Delta]) -> Chunk:
-        """Return the first chunks, up to one that says whose answer it is."""
+        """Read a chunk at the beginning of the answer, until one has its id or its model."""
         chunk = read_opening(frame)
         if chunk.id or chunk.model:
             self.started = True
@@ -858,29 +860,29 @@ class _Events(msgspec.Struct, gc=False):
             if choice.index:
                 found.append(d.Notice("another choice", frame.decode()))
                 continue
-            said = choice.delta if choice.message is None else self._either(choice.message, choice.delta)
+            said = choice.delta if choice.message is None else self._choose_message(choice.message, choice.delta)
             if said is not None:
                 turn.add(said, found, self.whole)
             if choice.finish_reason:
                 turn.note_end(choice.finish_reason, choice.native_finish_reason or "")
             if self.quirks.answer_fields:
                 self._keep(frame)
-            if (choice.usage or choice.logprobs or choice.error) and self._beside_choice(choice, found):
+            if (choice.usage or choice.logprobs or choice.error) and self._read_choice_fields(choice, found):
                 return True
         if self.plain and turn.kind == "text":
             self.words = turn.place
         return False
 
-    def _either(self, message: _Message, delta: _Message | None) -> _Message:
-        """Return the one of the two that belongs here; the other one is kept until it is known whether anything was said."""
+    def _choose_message(self, message: _Message, delta: _Message | None) -> _Message:
+        """Return the expected one of the two fields, and keep the other in case the expected one stays empty."""
         if delta is None:
             return message
         said, other = (message, delta) if self.whole else (delta, message)
         if other != NOTHING_SAID and self.turn.silent:
-            self.beside = _distinct([*self.beside, other])
+            self.beside = _drop_repeated([*self.beside, other])
         return said
 
-    def _beside_choice(self, choice: _Choice, found: list[d.Delta]) -> bool:
+    def _read_choice_fields(self, choice: _Choice, found: list[d.Delta]) -> bool:
         """Read the other fields of a choice. True if one is an error."""
         if choice.usage:
             self._count(dumps(choice.usage), found)
@@ -892,19 +894,19 @@ class _Events(msgspec.Struct, gc=False):
         return True
 
     def _keep(self, frame: bytes) -> None:
-        """Keep fields of the message that must go back as they came, if this chunk has some."""
+        """Keep the fields of the message in this chunk that must be sent back unchanged."""
         names = self.quirks.answer_fields
         if any(name.encode() in frame for name in names):
             read = _raw_chunks.decode(frame).choices[0]
             self.turn.keep(read.delta or read.message or {}, names, whole=self.whole)
 
-    def _bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
+    def _read_bare(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> bool:
         """Read a chunk without choices: an error, token counts, a keep-alive, or something unknown. True if it is an error."""
         if chunk.error:
             found.append(read_failure(frame))
             return True
         if chunk.usage or chunk.choices is not None:
-            self.counted = self.answered  # what comes after all choices comes last
+            self.counted = self.answered  # counts after all choices are the last ones
             return False
         kind = read_opening(frame).object or ""
         if kind.startswith("chat.completion") or "choices" in fields(frame):
@@ -913,8 +915,8 @@ class _Events(msgspec.Struct, gc=False):
         found.append(d.Failed(make_error(complaint, {})) if complaint else d.Notice(kind or "chunk", frame.decode()))
         return complaint is not None
 
-    def _beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
-        """Read what else a chunk may hold: token counts, and words about the answer rather than of it."""
+    def _read_beside(self, chunk: Chunk, frame: bytes, found: list[d.Delta]) -> None:
+        """Read the other fields of a chunk: token counts, and reports about the answer."""
         if chunk.usage:
             self._report_counts(chunk.usage, frame, found)
         elif self.quirks.usage_path and self.quirks.usage_path[0].encode() in frame:
@@ -928,7 +930,7 @@ class _Events(msgspec.Struct, gc=False):
             found.append(d.Notice("prompt_filter_results", dumps(chunk.prompt_filter_results).decode()))
 
     def _report_counts(self, counts: _Counts, frame: bytes, found: list[d.Delta]) -> None:
-        """Report the counts of a chunk. Where nothing is known of them, they may be empty: then they say nothing."""
+        """Report the counts of a chunk. If no known count is there, the field may be empty: then report nothing."""
         if counts == UNCOUNTED:
             self._count(dumps(fields(fields(frame)["usage"])), found)
         else:
@@ -946,15 +948,15 @@ def _events(quirks: Quirks, *, whole: bool = False) -> _Events:
     return _Events(quirks, ChatAnswer(Tags() if quirks.think_tags else None), whole, plain)
 
 
-def _end_in(frame: bytes) -> Chunk | None:
-    """Return None if what cannot be read is an end mark with spaces around it; else raise again."""
+def _check_end(frame: bytes) -> Chunk | None:
+    """Return None if an unreadable frame is [DONE] with spaces around it; else raise again."""
     if frame.strip() != END:
         raise
     return None
 
 
-def _distinct(said: list[_Message]) -> list[_Message]:
-    """Return messages in the order they came, without the last but one where the last repeats it."""
+def _drop_repeated(said: list[_Message]) -> list[_Message]:
+    """Return the messages in order, without the last but one if the last repeats its content."""
     *_, before, after = NOTHING_SAID, *said
     grown = isinstance(before.content, str) and isinstance(after.content, str) and after.content.startswith(before.content)
     return [*said[:-2], after] if grown else said

@@ -108,7 +108,7 @@ Body = dict[str, object]
 
 
 def thinks(ask: Ask) -> bool | None:
-    """True if reasoning is to be on; None if that is left to the model."""
+    """True if the ask wants reasoning on; None if it leaves that to the model."""
     wanted = ask.reasoning
     if wanted.mode == "off" or wanted.effort == "off":
         return False
@@ -117,7 +117,7 @@ def thinks(ask: Ask) -> bool | None:
 
 
 def _write_reasoning(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
-    """Return how hard to think, and what to show of it, in the row's spelling."""
+    """Return the fields for effort and visibility of reasoning, in the row's spelling."""
     if ask.reasoning.mode == "between_tools":
         losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
     level = _find_level(ask, quirks, offered=offered, losses=losses)
@@ -140,7 +140,7 @@ def _write_reasoning(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Lo
 
 
 def _find_level(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> str | None:
-    """Return the effort on our scale; None when nothing was said."""
+    """Return the effort on our scale; None if the ask has none."""
     wanted = ask.reasoning
     level: str | None = "off" if wanted.mode == "off" else wanted.effort
     if level is None and wanted.budget is not None and quirks.reasoning_request != "object":
@@ -166,7 +166,7 @@ def _write_effort(level: str | None, quirks: Quirks, losses: list[Loss]) -> Body
 
 
 def _report_unsaid(level: str | None, quirks: Quirks, losses: list[Loss], *, on: bool | None) -> None:
-    """Report that thinking was to be on and nothing says so, where the model would not think by itself."""
+    """Report a wish for thinking that the request does not express, if the model does not think by default."""
     if on and level is None and not quirks.thinks_unasked and quirks.default_effort in ("", "off"):
         losses.append(loss_of("dropped", "reasoning.mode", "this endpoint has no switch for it; name an effort", name="on"))
 
@@ -225,7 +225,7 @@ def _write_display(ask: Ask, quirks: Quirks, body: Body, losses: list[Loss]) -> 
 
 
 def _write_choice(ask: Ask, quirks: Quirks, *, offered: bool, losses: list[Loss]) -> Body:
-    """Return the fields `tool_choice` and `parallel_tool_calls`, neither of which may be sent without tools."""
+    """Return the fields `tool_choice` and `parallel_tool_calls`. Neither may be sent without tools."""
     wanted = ask.choice
     if not offered:
         if wanted.stated and wanted.mode in ("auto", "none"):
@@ -274,7 +274,7 @@ def _write_named(ask: Ask, names: list[str], quirks: Quirks, losses: list[Loss])
 
 
 def list_settings(quirks: Quirks) -> tuple[Setting, ...]:
-    """Return how the row spells sampling, stop sequences and the seed."""
+    """Return the row's field names for sampling, stop sequences and the seed."""
     most = quirks.stop_bytes or math.inf
     why, illegal = "this endpoint has none", "an empty stop sequence, or one that is too long, is rejected"
     stops = Setting("stop", "stop", quirks.stops, choose_stops, read_stops, illegal=illegal)
@@ -298,7 +298,7 @@ def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 
 class _Group(msgspec.Struct):
-    """The parts of one message. `apart`: a request had it so."""
+    """The parts of one system message. `apart`: the request that it was read from had it as a message of its own."""
 
     own: dict[str, object]
     apart: bool = False
@@ -308,7 +308,7 @@ class _Group(msgspec.Struct):
 
 
 def _write_system(ask: Ask, quirks: Quirks, marks: Marks, losses: list[Loss], note: str = "") -> tuple[bytes, ...]:
-    """Return the messages that hold the system prompt, with its marks; `note` is said after it."""
+    """Return the messages of the system prompt, with its cache marks. `note` is added after it."""
     mark = _mark(quirks)
     groups: list[_Group] = []
     for number, block in enumerate((*ask.transcript.system_blocks, *([TextBlock(note)] if note else ()))):
@@ -334,7 +334,7 @@ def _write_system(ask: Ask, quirks: Quirks, marks: Marks, losses: list[Loss], no
 
 
 def _report_system(block: TextBlock, at: str, ask: Ask, quirks: Quirks, losses: list[Loss]) -> None:
-    """Say what of a part does not go out."""
+    """Report the fields of a part that are not sent."""
     names, why = list_left_fields(block.seal, ask, quirks)
     if names:
         losses.append(loss_of("dropped", "system.fields", f"{', '.join(names)}: {why}", at=f"{at}/seal"))
@@ -361,11 +361,11 @@ NO_WORDS = {"type": "text", "text": ""}
 NOTHING_LEFT = "[nothing that this provider can read]"
 Sealable = TextBlock | ImageBlock | DocumentBlock | ReasoningBlock | ToolCall | ToolResult
 LISTED = ("user", "tool")
-"""Where a mark may come to stand one day: there the content is a list from the beginning, and never changes."""
+"""Roles whose messages may get a cache mark later. Their content is always a list, so that its bytes do not change then."""
 
 
 class MessageDraft(msgspec.Struct, eq=False, gc=False):
-    """One message on its way out: its fields but the content, and the parts of that."""
+    """One message to write: its fields without the content, and the parts of the content."""
 
     own: dict[str, object]
     parts: list[Part] = []
@@ -405,7 +405,7 @@ def _write_exchange(exchange: Exchange, out: ExchangeWriter) -> ExchangeWriter:
 
 
 def _write_message(out: ExchangeWriter, turn: MessageDraft) -> None:
-    """Write a message. Its content is a text where that says it all, else a list in which marks may stand."""
+    """Write a message. Its content is a text if that loses nothing, else a list, which can have marks."""
     comma = b"," if out.pieces else b""
     own, parts = turn.own, turn.parts
     if turn.verbatim:
@@ -413,7 +413,7 @@ def _write_message(out: ExchangeWriter, turn: MessageDraft) -> None:
     elif not parts:
         out.write(comma + dumps(own))
     elif len(parts) == 1 and parts[0][0] == NO_WORDS:
-        out.write(comma + dumps({**own, "content": ""}))  # in a list, an empty text is refused
+        out.write(comma + dumps({**own, "content": ""}))  # the API rejects an empty text in a list
     elif len(parts) == 1 and is_text(parts[0]) and not (marks_move(out.quirks) and own["role"] in LISTED):
         own["content"] = parts[0][0]["text"]
         out.write(comma + dumps(own))
@@ -425,13 +425,13 @@ def _write_message(out: ExchangeWriter, turn: MessageDraft) -> None:
 
 
 def is_text(part: Part) -> bool:
-    """True if a part is words only, so that a text can stand for it."""
+    """True if a part is only text, so that a plain text can replace it."""
     value, cache = part
     return not cache and len(value) == 2 and "type" in value and "text" in value
 
 
 def text_part(out: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
-    """Return a text as a part; what leads it stands before its words."""
+    """Return a text as a part, with `lead` before it."""
     value: dict[str, object] = {"type": "text", "text": lead + block.text}
     if block.seal is not None:
         value |= open_seal(block.seal, out.ask, out.quirks).own
@@ -439,14 +439,14 @@ def text_part(out: ExchangeWriter, block: TextBlock, lead: str = "") -> Part:
 
 
 def _join_texts(out: ExchangeWriter, parts: list[Part]) -> list[Part]:
-    """Join texts to one text, where the endpoint wants no lists of them."""
+    """Join texts to one text if the endpoint does not accept lists of texts."""
     if len(parts) < 2 or out.quirks.text_parts or not all(is_text(part) for part in parts):
         return parts
     out.degrade("text", "this endpoint takes one; they were joined by newlines")
     return [({"type": "text", "text": "\n".join(str(value["text"]) for value, _ in parts)}, "")]
 
 
-# What the assistant said.
+# The assistant's message.
 
 
 def _draft_assistant(out: ExchangeWriter, message: Message) -> MessageDraft:
@@ -466,12 +466,12 @@ def _draft_assistant(out: ExchangeWriter, message: Message) -> MessageDraft:
 
 
 def _is_whole(out: ExchangeWriter, block: HostedBlock, message: Message) -> bool:
-    """True if a block is a message of the target, which goes back as it came."""
+    """True if a block is a message of the target, which is sent back unchanged."""
     return not why_foreign(None, message.origin, out.ask, out.quirks) and _is_message(out, block)
 
 
 class _AssistantDraft:
-    """An assistant's message while its blocks are gone through. `fields` are those beside content, thoughts and calls."""
+    """Collects the blocks of an assistant's message. `fields` are those other than content, reasoning and calls."""
 
     def __init__(self, out: ExchangeWriter, message: Message) -> None:
         self.out = out
@@ -479,9 +479,9 @@ class _AssistantDraft:
         self.fields: dict[str, object] = {}
         self.calls: list[dict[str, object]] = []
         self._parts: list[Part] = []
-        self._thoughts: dict[str, object] = {}  # the fields that hold reasoning
+        self._thoughts: dict[str, object] = {}  # the fields of reasoning
         self._details: list[msgspec.Raw] = []
-        self._lead = ""  # reasoning that stands before the next text
+        self._lead = ""  # reasoning to be written before the next text
 
     def add(self, block: Block) -> None:
         """Add one block."""
@@ -495,7 +495,7 @@ class _AssistantDraft:
             case HostedBlock():
                 self._add_hosted(block)
             case DocumentBlock() if "audio" in self.fields:
-                pass  # the sound goes back by its id
+                pass  # the field `audio` refers to the sound by its id
             case ImageBlock() | DocumentBlock():
                 self._say(write_line(self.out, block))
             case ToolResult():
@@ -504,7 +504,7 @@ class _AssistantDraft:
                 assert_never(block)
 
     def finish(self) -> MessageDraft:
-        """Return the message, with what the row demands of one: content or a stand-in for it, reasoning beside calls."""
+        """Return the message, with the fields that the row requires: content or a replacement, reasoning beside calls."""
         if self._lead:
             self._say(self._lead)
         quirks = self.out.quirks
@@ -520,7 +520,7 @@ class _AssistantDraft:
         return MessageDraft({**own, **({"tool_calls": self.calls} if self.calls else {})}, _join_texts(self.out, self._parts))
 
     def _say(self, text: str) -> None:
-        """Add words of ours."""
+        """Add a text of our own."""
         self._parts.append(({"type": "text", "text": text}, ""))
 
     def _add_reasoning(self, block: ReasoningBlock) -> None:
@@ -568,7 +568,7 @@ class _AssistantDraft:
             self.out.drop("text", "it was empty and its seal cannot be sent", block)
 
     def _add_hosted(self, block: HostedBlock) -> None:
-        """Add a part as it came, or fields of the message, where the row takes them."""
+        """Add a part unchanged, or fields of the message, if the row accepts them."""
         out = self.out
         value = media_part(out, block) if not why_foreign(None, self.message.origin, out.ask, out.quirks) else None
         if value is not None and "type" in value:
@@ -609,11 +609,11 @@ def _id(id: str, quirks: Quirks) -> str:
             assert_never(quirks.id_charset)
 
 
-# What came back.
+# The messages after it: results and user messages.
 
 
 def _draft_results(out: ExchangeWriter, results: Sequence[ToolResult], assistant: Message | None) -> list[MessageDraft]:
-    """Return the results of a message, then what they could not hold."""
+    """Return the results of a message, then the media that they cannot contain."""
     names = {call.id: call.name for call in assistant.calls} if assistant and out.quirks.result_name else {}
     media: list[Part] = []
     turns = [_draft_result(out, result, names.get(result.call_id, ""), media) for result in results]
@@ -656,7 +656,7 @@ def _draft_result(out: ExchangeWriter, result: ToolResult, name: str, media: lis
 
 
 def _draft_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]) -> MessageDraft:
-    """Return what a person or the operator said."""
+    """Return a message of the user or the operator."""
     own: dict[str, object] = {"role": message.role}
     lead = ""
     if message.role == "system":
@@ -682,7 +682,7 @@ def _draft_spoken(out: ExchangeWriter, message: Message, blocks: Sequence[Block]
 
 
 def _list_sealed_fields(out: ExchangeWriter, block: Sealable, lead: str) -> dict[str, object]:
-    """Return the fields of the message that a block's seal holds; whose it is, ours says where it is led."""
+    """Return the fields of the message in a block's seal. With `lead`, our own role replaces the sealed one."""
     if not isinstance(block, ReasoningBlock):
         report_rest(out, block)
     sealed = open_seal(block.seal, out.ask, out.quirks).message
@@ -707,7 +707,7 @@ def _write_part(out: ExchangeWriter, block: Block, lead: str) -> Part:
 
 
 def _order_turns(out: ExchangeWriter, turns: list[MessageDraft]) -> list[MessageDraft]:
-    """Return the messages that came back, with a filler or merged where the endpoint wants it."""
+    """Return the messages, merged or with a filler between them if the endpoint requires that."""
     found: list[MessageDraft] = []
     for turn in turns:
         before = found[-1] if found else None
@@ -735,8 +735,8 @@ NESTED = (
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
-    """What does not depend on the messages. `opening` is the body up to them, `system` the messages of the system prompt:
-    both with `marks`, which are those before the messages. `json_mode`: a message must mention JSON."""
+    """The parts that do not depend on the messages. `opening` is the body up to them, `system` the system prompt's messages.
+    Both have `marks`, the cache marks before the messages. `json_mode`: a message must mention JSON."""
 
     frame: Frame
     start: Prefix
@@ -779,7 +779,9 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     frame = frame_of(ask, quirks, prior, _write_tool, lambda block: dumps(block.text))
     rules = RepairRules(unique_ids=quirks.unique_ids, merge=quirks.merge_turns)
     start = start_prefix((render, quirks, ask.target, ask.foreign_reasoning), rules, frame.seed)
-    moved = ask.cache.mode in ("moving", "provider") and not marks_move(quirks)  # what moves is cached by itself (sheet 3)
+    moved = ask.cache.mode in ("moving", "provider") and not marks_move(
+        quirks
+    )  # the API caches a growing prompt by itself (sheet 3)
     losses, system_losses = list(frame.losses), list[Loss]()
     ttls = TTLS[quirks.cache_style]
     wanted = plan_own_marks(ask, quirks, ttls, losses) if moved else plan_marks(ask, quirks, ttls)
@@ -822,7 +824,7 @@ def _mark(quirks: Quirks) -> Callable[[str], bytes]:
 
 
 def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """Return one tool; empty when it does not go out."""
+    """Return one tool; empty if it is not sent."""
     if isinstance(tool, HostedTool):
         return write_hosted_tool(tool, WIRE, quirks, losses)
     free = tool.free if quirks.custom_tools else None
@@ -868,14 +870,14 @@ def _write_head(ask: Ask, quirks: Quirks, offered: bool, losses: list[Loss]) -> 
 
 
 def _is_spelled(ask: Ask) -> bool:
-    """True if the caller's own fields hold the output limit, under whatever name it has."""
+    """True if the caller's own fields contain the output limit, under either of its names."""
     own = [extra for extra in ask.extra if extra.is_for(WIRE, ask.target.provider)]
     return any(name in fields(extra.body) for extra in own for name in ("max_completion_tokens", "max_tokens"))
 
 
 def _json_note(ask: Ask, losses: list[Loss]) -> str:
-    """Return a sentence about JSON, if none is in the prompt: JSON mode is refused then (sheet 5). Only the first messages
-    count: what is said later must not change the prompt."""
+    """Return a sentence about JSON if the prompt does not mention it, because the API then rejects JSON mode (sheet 5). Only
+    the first messages are read: later ones must not change the prompt."""
     first = ask.transcript.first
     opening = (ask.transcript.system or "") + (first.text if first else "")
     if "json" in opening.lower():
@@ -885,7 +887,7 @@ def _json_note(ask: Ask, losses: list[Loss]) -> str:
 
 
 def _write_kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, object]:
-    """Return what the provider is asked to keep: the answer, or the prompt in a cache."""
+    """Return the fields that ask the provider to store the answer, or to cache the prompt."""
     body: dict[str, object] = {}
     if ask.state.mode != "replay":
         losses.append(loss_of("degraded", "state.mode", "this wire keeps no state; what is given is sent", name=ask.state.mode))
@@ -911,7 +913,7 @@ def _write_kept(ask: Ask, quirks: Quirks, losses: list[Loss]) -> dict[str, objec
 def _pick_marks(
     wanted: Wanted, fragments: list[Fragment], marked: tuple[int, ...], quirks: Quirks, losses: list[Loss]
 ) -> Marks:
-    """Return the cache marks. In the style of breakpoints only content takes them (sheet 3)."""
+    """Return the cache marks. In the style `breakpoints`, only content may have them (sheet 3)."""
     marks = choose_marks(wanted, fragments, marked, losses)
     if marks.tools and quirks.cache_style != "control":
         losses.append(loss_of("dropped", "cache.mark", "tools take none; they are cached by themselves"))

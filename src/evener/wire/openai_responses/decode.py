@@ -1,8 +1,8 @@
 """Responses' answers, whole or streamed, as neutral deltas. One path: a whole answer is the deltas of its items. Pure.
 
-Rules (sheet 8): several items may be open at once, keyed by `output_index`; names and ids stand in `output_item.added`, the
-truth in `output_item.done` (also what a clone did not stream); usage stands in the terminal event only; a stream without a
-terminal event is truncated, as is one that leaves a call open. An item counts once, by its place or by its id.
+Rules (sheet 8): several items may be open at once, keyed by `output_index`. `output_item.added` has names and ids;
+`output_item.done` has the complete item, also if a clone did not stream it. Only the terminal event has usage. A stream is
+truncated if it lacks a terminal event or leaves a call open. An item is read once, identified by its place or its id.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ class _Counts(msgspec.Struct, gc=False):
 
 
 def read_usage(read: _Counts) -> Usage:
-    """Return the counts: input_tokens includes what was cached and written, output_tokens includes reasoning (sheet 10)."""
+    """Return the counts. input_tokens includes cache reads and writes, output_tokens includes reasoning (sheet 10)."""
     cached = written = thought = 0
     if (taken := read.input_tokens_details) is not None:
         cached, written = int(taken.cached_tokens or 0), int(taken.cache_write_tokens or 0)
@@ -61,7 +61,7 @@ NULL = msgspec.Raw(b"null")
 
 
 class _IncompleteReason(msgspec.Struct, gc=False):
-    """Why an answer is not complete."""
+    """The reason of an incomplete answer."""
 
     reason: str | None = None
 
@@ -81,7 +81,7 @@ class _Response(msgspec.Struct, gc=False):
 
 
 class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, gc=False):
-    """A part of a message that is words and nothing else."""
+    """A part of a message that contains only text."""
 
     annotations: tuple[()] = ()
     logprobs: tuple[()] = ()
@@ -90,7 +90,7 @@ class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, g
 
 @final
 class PlainMessage(msgspec.Struct, tag="message", forbid_unknown_fields=True, gc=False):
-    """A message of such parts. Any other field makes it another form of item; so with calls."""
+    """A message of such parts. A message or call with any other field is not of this form."""
 
     id: str
     status: str
@@ -110,17 +110,17 @@ class PlainCall(msgspec.Struct, tag="function_call", forbid_unknown_fields=True,
 
 
 class _ReasoningItem(msgspec.Struct, tag="reasoning", gc=False):
-    """A reasoning item, of any form: all of it is kept as it came."""
+    """A reasoning item of any form. All of it is kept unchanged."""
 
 
 class _OpenedMessage(msgspec.Struct, tag="message", gc=False):
-    """A message that begins, of any form: what it holds is told later."""
+    """The beginning of a message of any form. Its content comes later."""
 
     role: str | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
-    """The fields that every event may have, used or not. An event with a known name and other forms of these is unknown."""
+    """The fields that every event may have. An event of a known name is unknown if one of them has another type."""
 
     output_index: int = 0
     content_index: int = 0
@@ -130,7 +130,7 @@ class _Event(msgspec.Struct, gc=False):
 
 @final
 class _MoreWords(_Event, tag="response.output_text.delta", gc=False):
-    """More text. By far the most events are this one."""
+    """A piece of text: by far the most frequent event."""
 
 
 @final
@@ -155,7 +155,7 @@ class _MoreRefusal(_Event, tag="response.refusal.delta", gc=False):
 
 @final
 class _ItemBegun(_Event, tag="response.output_item.added", gc=False):
-    """An item begins. Only calls have something to tell."""
+    """An item begins. Only the beginning of a call has data that is needed."""
 
     item: PlainCall | _OpenedMessage | _ReasoningItem | None = None
 
@@ -182,7 +182,7 @@ class Completed(_Event, tag="response.completed", gc=False):
 
 
 class Repeated(_Event, gc=False):
-    """An event whose content stands again elsewhere, if it reports no error: there is nothing to look at."""
+    """An event whose content another event repeats, so that it is ignored. It is not of this form if it has an error."""
 
     error: None = None
 
@@ -201,7 +201,7 @@ REPEATED: frozenset[type[msgspec.Struct]] = frozenset(
         *("custom_tool_call_input.delta", "custom_tool_call_input.done"),
     )
 )
-"""A form for each of those that come often enough to be known by their whole name."""
+"""A form for each of these events that is frequent enough to be recognised by its whole name."""
 
 _Forms = (
     _MoreWords | _MoreArguments | _MoreSummary | _MoreThought | _MoreRefusal | _ItemBegun | _ItemEnded | Created | Completed
@@ -210,7 +210,7 @@ _Known = _Forms | Repeated
 
 
 class AnyEvent(_Event, gc=False):
-    """An event of any name. It may hold anything, as far as it is not looked into."""
+    """An event of any name. The other fields may have any value."""
 
     type: str = ""
     item: msgspec.Raw = NOTHING
@@ -219,7 +219,7 @@ class AnyEvent(_Event, gc=False):
 
 
 class _Named(msgspec.Struct, gc=False):
-    """Anything, as far as it says what it is."""
+    """The type, the role and the error of any object."""
 
     type: str = ""
     role: msgspec.Raw = NULL
@@ -227,7 +227,7 @@ class _Named(msgspec.Struct, gc=False):
 
 
 class Terminal(msgspec.Struct, gc=False):
-    """The answer has ended, in any way."""
+    """The end of the answer, whatever its status."""
 
     response: _Response
     type: str = ""
@@ -241,7 +241,7 @@ class _ReasoningText(msgspec.Struct, gc=False):
 
 
 class Reasoned(msgspec.Struct, gc=False):
-    """What can be read of a reasoning item."""
+    """The readable fields of a reasoning item."""
 
     summary: list[_ReasoningText] | None = None
     content: list[_ReasoningText] | None = None
@@ -283,7 +283,7 @@ FORMS: dict[str, type[msgspec.Struct]] = {
     "response.created": Created,
     **dict.fromkeys(TERMINAL, Terminal),
 }
-"""By the type of an event, the form that it is mended by; any other is an `AnyEvent`."""
+"""The form of an event by its type, for `mend`. An event of another type is an `AnyEvent`."""
 
 CARRYING: Carrying = {
     _MoreWords: ("output_index", "content_index", "delta"),
@@ -297,7 +297,7 @@ CARRYING: Carrying = {
     _AnyPart: ("type", "text"),
     _Named: ("type",),
 }
-"""The fields that must be of their form."""
+"""The fields that must have their type."""
 
 
 def form_of(frame: bytes) -> type[msgspec.Struct]:
@@ -326,15 +326,15 @@ STATUS: dict[str, StopReason] = {
     "incomplete": "other",
 }
 OURS = {"function_call": ("type", "call_id", "name", "arguments"), FREE_CALL: ("call_id", "name", "input")}
-"""By the type of a call, its fields that have neutral words; the others are sealed."""
+"""By the type of a call, its fields with a neutral form; the others are sealed."""
 THEIRS = ("user", "system", "developer")
-"""Roles of messages that a compaction hands back; a message of any other role is the answer."""
+"""Roles of messages that a compaction returns; a message of any other role is the answer."""
 COMPACTED = "response.compaction"
 KEPT = ("response.output_item.", "response.output_text.", "response.created")
-"""How events are named that must be understood, besides the terminal ones."""
+"""Prefixes of the names of events that must be understood, apart from the terminal ones."""
 PARTS = "\n\n"
 TWO_ANSWERS = "The stream contains a second answer; one was expected. Both are discarded. Ask again."
-# Events whose content stands again, whole, in `output_item.done`.
+# Prefixes of events whose content `output_item.done` repeats as a whole.
 SAID_AGAIN = (
     *("response.content_part.", "response.output_text.done", "response.output_text.annotation.added", "response.refusal.done"),
     *("response.function_call_arguments.done", "response.custom_tool_call_input.", "response.mcp_", "response.shell_call"),
@@ -351,19 +351,19 @@ ROOM = 1000
 
 
 class _Turn(msgspec.Struct, gc=False):
-    """What is known of the answer so far; turns its events and its items into deltas."""
+    """The state of decoding one answer. Turns events and items into deltas."""
 
     started: bool = False
     refused: bool = False
     shown: dict[int, list[str]] = {}
-    parts: dict[int, int] = {}  # the part of a reasoning item shown last; those of its content count down from -1
+    parts: dict[int, int] = {}  # the latest part of a reasoning item; the parts of its content are -1, -2, ...
     calls: dict[int, tuple[str, str]] = {}
     open: set[int] = set()  # calls and items of the provider's own that have begun
     done: set[int] = set()
-    ids: set[str] = set()  # of the items that are done
-    moved: dict[int, int] = {}  # by the number that a clone gives to several items, that of the newest one
+    ids: set[str] = set()  # of the completed items
+    moved: dict[int, int] = {}  # by a number that a clone gave to several items: the number of the newest one
     id: str = ""
-    state: str = ""  # in which it ended
+    state: str = ""  # the final status
     compacted: bool = False
 
     def read(self, frames: Iterator[bytes], found: list[d.Delta]) -> bool:
@@ -393,11 +393,11 @@ class _Turn(msgspec.Struct, gc=False):
         return False
 
     def mend(self, frame: bytes) -> tuple[bytes, list[d.Notice]]:
-        """Return an event without what need not be understood."""
+        """Return an event without its optional fields of a wrong type."""
         return mend(frame, form_of, CARRYING)
 
     def missing(self) -> str:
-        """Return why the answer does not count, now that it has ended."""
+        """Return why the ended answer is incomplete; empty if it is complete."""
         if not self.state:
             return NO_REASON
         return OPEN_CALL if self.open or (self.calls and STATUS.get(self.state) == "pending") else ""
@@ -406,7 +406,7 @@ class _Turn(msgspec.Struct, gc=False):
         """Return None: without a terminal event a turn is never complete."""
 
     def complete(self, number: int, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """Complete an item: add what was not streamed of it."""
+        """Complete an item: add the parts of it that were not streamed."""
         named = read_name(raw)
         kind = named.type
         if kind in OURS:
@@ -425,7 +425,7 @@ class _Turn(msgspec.Struct, gc=False):
         self._finish(number, *_ids(raw))
 
     def stop(self, response: _Response, found: list[d.Delta], said: str = "") -> None:
-        """Report the terminal state: usage, and why it ended. `said` is the state that the event's own name tells."""
+        """Report the terminal state: usage, and why it ended. `said` is the status according to the event's name."""
         if response.usage is not None:
             found.append(d.UsageReported(read_usage(response.usage)))
         if response.prompt_cache_diagnostics not in NONE:
@@ -440,7 +440,7 @@ class _Turn(msgspec.Struct, gc=False):
         found.append(d.Stopped(self._why(status, reason), reason or status))
 
     def _place(self, number: int, ended: msgspec.Raw = NULL) -> int:
-        """Return the number of an item that begins or has ended; a new one where a clone gives several items the same."""
+        """Return the number of an item that begins or has ended. If a clone repeats a number, return a new one."""
         if ended == NULL:
             taken = number in self.done or number * ROOM in self.shown
         else:
@@ -529,7 +529,7 @@ class _Turn(msgspec.Struct, gc=False):
         self.stop(response, found, said)
 
     def _begin(self, event: AnyEvent, found: list[d.Delta]) -> None:
-        """Begin an item of any form: only calls have something to tell."""
+        """Begin an item of any form. Only the beginning of a call has data that is needed."""
         if event.item in NONE:
             raise _lacking(event.type, "item")
         kind, number = read_name(event.item).type, self._place(self.moved.get(event.output_index, event.output_index))
@@ -540,7 +540,7 @@ class _Turn(msgspec.Struct, gc=False):
             self.open.add(number)
 
     def _complete_plain(self, event: _ItemEnded, frame: bytes, found: list[d.Delta]) -> None:
-        """Complete an item. One of a plain form is not taken apart again."""
+        """Complete an item. One of a plain form is not parsed a second time."""
         item, number = event.item, event.output_index
         if number in self.done:
             raw = read_any_event(frame).item
@@ -571,7 +571,7 @@ class _Turn(msgspec.Struct, gc=False):
         found.append(d.CallEnded(slot, arguments))
 
     def _add_thought(self, slot: int, part: int, text: str) -> d.ReasoningDelta:
-        """Return more of a reasoning item. A blank line sets a new part apart, announced or not."""
+        """Return more of a reasoning item. A blank line separates a new part, whether or not an event announced it."""
         if self.parts.get(slot, part) != part:
             text = PARTS + text
         self.parts[slot] = part
@@ -579,15 +579,15 @@ class _Turn(msgspec.Struct, gc=False):
         return d.ReasoningDelta(slot, text)
 
     def _find_unsent(self, slot: int, text: str) -> str:
-        """Return what of a block's whole text was not shown yet."""
+        """Return the part of a block's whole text that was not streamed."""
         shown = "".join(self.shown.get(slot, ()))
         return text[len(shown) :] if shown != text and text.startswith(shown) else ""
 
     def _say_rest(self, number: int, texts: list[str], found: list[d.Delta]) -> list[int]:
-        """Return the slot of each part of a message; what was not shown of them is said now.
+        """Return the slot of each part of a message, and add the text that was not streamed.
 
-        A clone may number the parts of its deltas in another way than it lists them at the end: then all that was shown is
-        held against all that there is.
+        A clone may number the parts in its deltas in another way than at the end. Then the whole streamed text is compared
+        with the whole text.
         """
         first = number * ROOM
         if len(texts) == 1 and self.shown.keys() == {first} and "".join(self.shown[first]) == texts[0]:
@@ -642,14 +642,14 @@ class _Turn(msgspec.Struct, gc=False):
 
 
 def _arguments(written: str, status: str, *, free: bool) -> str:
-    """Return the arguments of a call. One that the limit or a filter cut off says so in its status."""
+    """Return the arguments of a call. Its status says whether the limit or a filter cut it off."""
     if status == "incomplete":
         return cut_arguments(written, free=free)
     return free_arguments(written) if free else written or "{}"
 
 
 def _is_closed(own: Raws) -> bool:
-    """True if the model reads only the encrypted form of a reasoning item: its summary is for people, and is in the text.
+    """True if the model reads only the encrypted form of a reasoning item: the summary in its text is for users.
 
     OpenAI says that the summary never reaches the model (vllm-project/vllm#36516), and VS Code's Copilot sends it back empty.
     Items with readable content as well are left as they are.
@@ -668,7 +668,7 @@ def _read_part(raw: msgspec.Raw, found: list[d.Delta]) -> _AnyPart:
 
 
 def _ids(raw: msgspec.Raw) -> list[str]:
-    """Return what an item is known by: its id, and that of the call it is."""
+    """Return the ids that identify an item: its own, and that of its call."""
     own = fields(raw)
     names = ("id", "call_id") if word(own.get("type")) == "function_call" else ("id",)
     return [found for name in names if (found := word(own.get(name)))]
@@ -695,7 +695,9 @@ def _read_whole(body: bytes) -> list[d.Delta]:
         for number, raw in enumerate(response.output or ()):
             turn.complete(number, raw, found)
     except BROKEN as error:
-        raise WireError(f"Expected Responses items: {error}. Is this endpoint of that wire?") from None
+        raise WireError(
+            f"Expected Responses items: {error}. Check the base URL, and that this endpoint speaks that wire."
+        ) from None
     turn.stop(response, found)
     settle(turn, found, [] if response.output else [body])
     return found
@@ -710,7 +712,7 @@ def _raise_for(response: _Response, body: bytes, found: list[d.Delta]) -> None:
 
 
 def _is_failed(response: _Response, found: list[d.Delta]) -> bool:
-    """True if the answer is an error. What stands for one in an answer that has another state must complain of something."""
+    """True if the answer is an error. In an answer with another status, the field `error` must contain a message or a code."""
     error = response.error
     if response.status in (None, "failed") or error in NONE:
         return response.status == "failed" or error not in NONE
@@ -737,13 +739,13 @@ def _lacking(kind: str, what: str) -> msgspec.ValidationError:
 
 @lru_cache(maxsize=100)
 def is_repeated(kind: str) -> bool:
-    """True if what an event of this name says is said again, or is of no use."""
+    """True if another event repeats the content of an event of this name, or if it has none."""
     return kind.startswith(SAID_AGAIN)
 
 
 def _any_event(frame: bytes, found: list[d.Delta]) -> AnyEvent | None:
-    """Return an event of any form. One whose fields are not what we know by these names is a notice, unless it is one
-    that must be understood; an error is one all the same."""
+    """Return an event of any form. If its fields have other types than we know, add a notice and return None; raise if it
+    must be understood. An error event is always returned."""
     try:
         return read_any_event(frame)
     except msgspec.ValidationError:

@@ -100,7 +100,7 @@ ALL_IS_SENT = "the whole conversation is sent"
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """The ask to write, what it cost, and whether the provider holds what comes before it."""
+    """The ask to write, its losses, and whether the provider stores the earlier messages."""
 
     ask: Ask
     losses: tuple[Loss, ...] = ()
@@ -109,19 +109,19 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def plan_outgoing(ask: Ask, quirks: Quirks) -> Outgoing:
-    """Return the ask without what the provider holds; the whole of it, with a report, where it cannot go on from there."""
+    """Return the ask without the messages that the provider stores; if it cannot continue from them, all of it, with a loss."""
     wanted = ask.state
     if wanted.mode == "replay":
         return Outgoing(ask)
     if not quirks.store or (wanted.mode == "conversation" and not quirks.conversation):
         if wanted.id and not wanted.after:
-            return Outgoing(ask)  # the ask holds no more than what is new: `controls.state` says that the rest is missing
+            return Outgoing(ask)  # the ask has only the new messages: `_write_state` reports that the rest is missing
         return _send_whole(ask, "this endpoint keeps no state", State(sealed=wanted.sealed))
     keeps = wanted.mode if wanted.store is not False and (wanted.id or wanted.mode == "chain") else ""
     if not wanted.after:
         return Outgoing(ask, keeps=keeps)
     found = _find_new(ask, RepairRules(unique_ids=quirks.unique_ids, merge=False))
-    if isinstance(found, str):  # a chain begins anew; a conversation that holds some of it cannot be told all of it
+    if isinstance(found, str):  # a chain can begin again; a conversation that has some of the messages must not get all of them
         return _send_whole(
             ask, found, replace(wanted, id="", after="") if wanted.mode == "chain" else State(sealed=wanted.sealed)
         )
@@ -137,7 +137,7 @@ def _send_whole(ask: Ask, why: str, state: State) -> Outgoing:
 
 
 def _find_new(ask: Ask, rules: RepairRules) -> tuple[list[Message], tuple[Loss, ...]] | str:
-    """Return the messages that are new to the provider, and what it took to make them legal; or why they cannot be told."""
+    """Return the messages that are new to the provider, and the losses of their repair; or why they cannot be determined."""
     node = _find_node(ask.transcript, ask.state.after)
     if node is None or not ask.state.id:
         return "the answer to continue from is not in this conversation"
@@ -154,9 +154,9 @@ def _find_node(transcript: Transcript, message: str) -> Node | None:
 
 
 def _split_new(transcript: Transcript, node: Node, rules: RepairRules) -> tuple[list[Message], tuple[Loss, ...]] | None:
-    """Return the messages after an answer, legal after it: each of its calls has a result. None when they cannot be told apart.
+    """Return the messages after an answer, repaired: each of its calls has a result. None if they cannot be determined.
 
-    Where others have spoken since, everything is looked at: a call of theirs may have the name of an earlier one.
+    If there are further answers after it, the whole transcript is repaired: their calls may reuse earlier ids.
     """
     tail = transcript.since(node)
     if tail and tail[0].role == "assistant":
@@ -175,7 +175,7 @@ def _split_new(transcript: Transcript, node: Node, rules: RepairRules) -> tuple[
 
 
 def _mark_free_results(message: Message, answer: Message) -> Message:
-    """Return the message with a mark on the results of calls that were made with a text: these calls are not sent again."""
+    """Return the message with a mark on the results of free-text calls, because these calls are not sent again."""
     free = {call.id for call in answer.calls if call.seal is not None and FREE_CALL in call.seal.data}
     if not free:
         return message
@@ -188,7 +188,7 @@ def _mark_free_results(message: Message, answer: Message) -> Message:
 
 
 def _find_place(exchanges: list[Exchange], answer: Message) -> int:
-    """Return where the answer stands as it was given; -1 when it was merged with another, left out, or its calls renamed."""
+    """Return the place of the unchanged answer; -1 if repair merged it, left it out, or renamed its calls."""
     for number, exchange in enumerate(exchanges):
         said = exchange.assistant
         if said is not None and said.id == answer.id:
@@ -219,7 +219,7 @@ def _write_thinking(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
     effort = "off" if wanted.mode == "off" else wanted.effort
     if wanted.mode == "between_tools":
         losses.append(loss_of("dropped", "reasoning.mode", "this wire has no such mode", name="between_tools"))
-    if wanted.mode == "on" and effort is None and wanted.budget is None and not _thinks_unasked(quirks):
+    if wanted.mode == "on" and effort is None and wanted.budget is None and not _thinks_by_default(quirks):
         losses.append(loss_of("degraded", "reasoning.mode", "this wire cannot switch it on; the model's own default is used"))
     if found := _find_effort(effort, wanted.budget, quirks, losses):
         body["effort"] = "none" if found == "off" else found
@@ -244,7 +244,7 @@ def _find_effort(effort: str | None, budget: int | None, quirks: Quirks, losses:
     return nearest_effort(effort or "off", quirks.efforts or EFFORTS, losses)
 
 
-def _thinks_unasked(quirks: Quirks) -> bool:
+def _thinks_by_default(quirks: Quirks) -> bool:
     return bool(quirks.thinks_unasked) or quirks.default_effort not in ("", "off")
 
 
@@ -285,7 +285,7 @@ def _name_tool(ask: Ask, name: str, quirks: Quirks) -> Body:
 
 
 def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Return the field `text.format`, or what stands for it."""
+    """Return the field `text.format`, or its replacement."""
     if ask.output is None:
         return {}
     shape = write_output_shape(ask.output, quirks, losses)
@@ -298,7 +298,7 @@ def _write_output_format(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 
 def _write_state(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
-    """Return the fields `store`, `include` and those that name state on the server."""
+    """Return the fields `store` and `include`, and those that refer to state on the server."""
     wanted = ask.state
     body: Body = {}
     if wanted.store is not None and quirks.store:
@@ -334,20 +334,20 @@ def _write_cache_key(ask: Ask, quirks: Quirks, losses: list[Loss]) -> Body:
 
 WIRE = "openai_responses"
 SPEAKERS = {"": "assistant", "user": "user", "system": "system", "developer": "system"}
-"""Whose a text seal is, by the role that it names: none on what the assistant said."""
+"""The speaker of a sealed text, by the role in its seal. The assistant's texts have no role there."""
 WHOLE = ("tool_search_call", "tool_search_output", "compaction")
-"""Items that are known by what they hold, and need no id."""
+"""Items that are identified by their content, and need no id."""
 FREE_CALL, FREE_ANSWER = "custom_tool_call", "custom_tool_call_output"
 MORE = "@more"
-"""Marks the seal of a text in the system prompt that is a further part of the item before it."""
+"""A key in the seal of a text of the system prompt: the text is a further part of the item before it."""
 PART = "@part"
-"""Marks what is kept verbatim of a message: a part of its content, not an item of its own."""
+"""A key in a part of a message that is kept verbatim: it is a part of the content, not an item."""
 ADDS_TOOLS = b'"additional_tools"'
 REFUSED_MEDIA = ("audio/", "video/")  # sheet 3, recorded
 
 
 class TextSeal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What this API says of a text: fields of the message item, and fields of the content part."""
+    """The fields that this API adds to a text: those of the message item, and those of the content part."""
 
     item: dict[str, msgspec.Raw] = {}
     part: dict[str, msgspec.Raw] = {}
@@ -358,12 +358,12 @@ _text_seals = msgspec.json.Decoder(TextSeal)
 
 
 def _text_seal(seal: Seal | None) -> TextSeal:
-    """Return the seal of a text, read; empty when it is not of this wire."""
+    """Return the parsed seal of a text; empty if it is not of this wire."""
     return _text_seals.decode(seal.data) if seal and seal.origin.wire == WIRE else TextSeal()
 
 
 def _text_fields(out: ExchangeWriter, block: TextBlock, role: str) -> TextSeal:
-    """Return what this API said of a text, as far as it may go back; a seal made for another role than this stays behind."""
+    """Return the sealed fields of a text that may be sent back: none, if the seal was made for another role."""
     if (block.seal is None and not block.citations) or not out.open_seal(block):
         return UNSEALED
     seal = _text_seal(block.seal)
@@ -376,7 +376,7 @@ def _text_fields(out: ExchangeWriter, block: TextBlock, role: str) -> TextSeal:
 
 
 class CallForm(msgspec.Struct, frozen=True):
-    """How a call is written: with a text instead of arguments, and in which namespace. `name` is the tool's name in it."""
+    """The form of a call: `free` text instead of arguments, and its namespace. `name` is the tool's name in the namespace."""
 
     name: str
     free: bool = False
@@ -387,12 +387,12 @@ Forms = Mapping[str, CallForm]
 
 
 def qualify_name(namespace: str, name: str) -> str:
-    """Return the name of a tool, with that of its namespace. A tool that a search has found is its own: recorded."""
+    """Return the name of a tool with its namespace. A tool that a search found is its own namespace (recorded)."""
     return Namespace(namespace).prefix + name if namespace and namespace != name else name
 
 
 def _list_forms(tools: Iterable[ToolSpec | HostedTool], quirks: Quirks) -> Forms:
-    """Return the forms of calls that are not plain ones, by the names of their tools."""
+    """Return the forms of calls that are not plain function calls, by the names of their tools."""
     if not quirks.custom_tools:
         return {}
     odd = [tool for tool in tools if isinstance(tool, ToolSpec) and (tool.free is not None or tool.namespace is not None)]
@@ -414,7 +414,7 @@ def render(ask: Ask, quirks: Quirks, forms: Forms, exchange: Exchange, chain: La
 
 
 def _write_system(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[str], list[dict[str, object]]]:
-    """Return the system prompt: its texts, and those parts that were items of their own."""
+    """Return the system prompt: its texts, and the parts that were items."""
     out = ExchangeWriter(ask, quirks)
     texts: list[str] = []
     items: list[dict[str, object]] = []
@@ -436,20 +436,20 @@ def _write_system(ask: Ask, quirks: Quirks, losses: list[Loss]) -> tuple[list[st
 
 
 def continue_item(seal: Seal) -> Seal:
-    """Return the seal of a text that belongs to the same item as the text before it, where nothing else tells."""
+    """Return the seal with a mark that its text belongs to the same item as the text before it."""
     own = _text_seals.decode(seal.data)
     item = {"role": own.item.get("role", msgspec.Raw(b'"developer"')), MORE: msgspec.Raw(b"true")}
     return replace(seal, data=dumps(TextSeal(item, own.part)).decode(), id="")
 
 
 def _find_added_tools(block: TextBlock) -> dict[str, msgspec.Raw]:
-    """Return the item that adds tools, which an empty text at the beginning may stand for; empty for any other text."""
+    """Return the item that adds tools from the seal of an empty text at the beginning; empty for any other text."""
     item = _text_seal(block.seal).item if block.seal is not None and not block.text else {}
     return item if bytes(item.get("type", b"")) == ADDS_TOOLS else {}
 
 
 def _write_added_tools(out: ExchangeWriter, block: TextBlock, item: dict[str, msgspec.Raw]) -> list[dict[str, object]]:
-    """Return the item, where its tools are not offered otherwise: see `is_declared_inline`."""
+    """Return the item if it is sent; its tools are then not in the field `tools`: see `is_declared_inline`."""
     origin = block.seal.origin if block.seal else Origin()
     if out.quirks.hosted and out.ask.target.owns(origin.wire, origin.provider):
         return [dict(item)]
@@ -464,7 +464,7 @@ def _write_item(out: ExchangeWriter, value: dict[str, object] | bytes) -> None:
     out.write((b"," if out.pieces else b"") + (value if isinstance(value, bytes) else dumps(value)))
 
 
-# What the assistant said.
+# The assistant's message.
 
 
 def _write_assistant(out: ExchangeWriter, message: Message, forms: Forms) -> None:
@@ -484,7 +484,7 @@ def _write_assistant(out: ExchangeWriter, message: Message, forms: Forms) -> Non
 
 
 def _split_bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock], list[Block]]]:
-    """Yield reasoning, and the items that were made with it: one goes back only with the other (sheet 7)."""
+    """Yield reasoning with the items that follow it: each may only be sent back with the other (sheet 7)."""
     thoughts: list[ReasoningBlock] = []
     made: list[Block] = []
     for block in blocks:
@@ -499,7 +499,7 @@ def _split_bonds(blocks: Sequence[Block]) -> Iterator[tuple[list[ReasoningBlock]
 
 
 def _why_broken(out: ExchangeWriter, thoughts: Sequence[ReasoningBlock], made: Sequence[Block]) -> str:
-    """Return why reasoning and what was made with it cannot go back as they are; empty when they can, or there is none."""
+    """Return why reasoning and its items cannot be sent back unchanged; empty if they can, or if there is no reasoning."""
     for thought in thoughts:
         if why := _why_not(out, thought):
             return why
@@ -522,7 +522,7 @@ def _write_items(out: ExchangeWriter, blocks: Sequence[Block], forms: Forms) -> 
             _write_hosted(out, block, "assistant")
         elif type(block) is ToolResult:
             out.drop("tool_result", "an assistant turn cannot hold it", block)
-        elif type(block) is not ReasoningBlock:  # which went before what was made with it
+        elif type(block) is not ReasoningBlock:  # which is written already, before its items
             out.degrade(block.kind, "an assistant item cannot hold it; sent as a line", block)
             _write_item(out, {"role": "assistant", "content": placeholder(block)})
 
@@ -536,7 +536,7 @@ def _report_marks(out: ExchangeWriter, blocks: Sequence[Block]) -> None:
 
 
 def _item_key(number: int, block: Block) -> object:
-    """Return what a block is grouped by: texts of one item belong together, everything else stands alone."""
+    """Return the key to group a block by: texts of one item are a group, any other block is alone."""
     own = _text_seal(block.seal).item.get("id") if type(block) is TextBlock else None
     return bytes(own) if own is not None else number
 
@@ -564,7 +564,7 @@ def _write_text(block: TextBlock, seal: TextSeal) -> dict[str, object]:
 
 
 def _may_return(out: ExchangeWriter, name: str) -> bool:
-    """True if a field that the provider put on its item may go back. An id goes only beside its reasoning (sheet 7)."""
+    """True if a field that the provider put on its item may go back. An id may only be sent with its reasoning (sheet 7)."""
     match name:
         case "id":
             return out.quirks.item_ids and not out.shut
@@ -592,12 +592,12 @@ def _write_reasoning(out: ExchangeWriter, block: ReasoningBlock, why: str) -> No
     if not why and block.seal:
         out.thought = True
         own = fields(block.seal.data)
-        own.pop("status", None)  # handed out, but refused when sent back
+        own.pop("status", None)  # the API returns it, but rejects it in requests
         _write_item(out, {"type": "reasoning", "summary": [], **own})
     elif block.text.strip() and out.ask.foreign_reasoning == "text":
         out.degrade("reasoning", f"sent as plain text: {why}", block)
         _write_item(out, {"role": "assistant", "content": block.text})
-    elif block.text or block.seal:  # an empty one holds nothing that could be lost
+    elif block.text or block.seal:  # an empty one has nothing to lose
         out.drop("reasoning", why, block)
 
 
@@ -626,7 +626,7 @@ def _is_own(out: ExchangeWriter, block: HostedBlock, role: str) -> bool:
 
 
 def _find_form(out: ExchangeWriter, call: ToolCall, form: CallForm | None) -> tuple[ToolCall, CallForm | None]:
-    """Return the call without its seal's words on its form, and the form: as it was made on this wire, else as declared."""
+    """Return the call without the form in its seal, and the form: the sealed one on this wire, else that of the tool."""
     seal = call.seal
     if seal is None or seal.origin.wire != WIRE:
         return call, form
@@ -663,18 +663,18 @@ def _write_hosted(out: ExchangeWriter, block: HostedBlock, role: str) -> None:
     if own:
         item: dict[str, object] = {**fields(block.raw)}
         if item.pop("id", None) is None or block.opens or word(fields(block.raw).get("type")) in WHOLE:
-            _write_item(out, item)  # known by its call, or by what it holds
+            _write_item(out, item)  # identified by its call, or by its content
             return
         why = "the reasoning that it was made with cannot be sent"
     out.degrade("hosted", f"{why}; sent as a line ({block.text or 'no text'})", block)
     _write_item(out, {"role": role, "content": placeholder(block)})
 
 
-# What came back.
+# The messages after it: results and user messages.
 
 
 def _write_back(out: ExchangeWriter, message: Message) -> None:
-    """Write what came back. Results and hosted blocks are items of their own, what stands between them is one message."""
+    """Write a message. Results and hosted blocks are items; the blocks between them are one message item."""
     spoken: list[Block] = []
     for block in message.blocks:
         if type(block) is not ToolResult and (type(block) is not HostedBlock or _is_part(block)):
@@ -745,7 +745,7 @@ def _write_media(out: ExchangeWriter, block: ImageBlock | DocumentBlock | Hosted
     if value is None or isinstance(block, HostedBlock):
         out.degrade(block.kind, "this endpoint cannot take it here; sent as a line", block)
         return {"type": "input_text", "text": placeholder(block)}
-    return {**value, **out.open_seal(block)}  # what is sealed was not understood, so it is not what we write
+    return {**value, **out.open_seal(block)}  # sealed fields are those that we do not know, so they replace none of ours
 
 
 def _write_image(out: ExchangeWriter, block: ImageBlock) -> dict[str, object] | None:
@@ -783,7 +783,7 @@ def _write_source(out: ExchangeWriter, source: Source, media_type: str, *, url: 
 
 
 def _note_free_answer(out: ExchangeWriter, result: ToolResult) -> ToolResult:
-    """Return the result without the mark that it answers a call with a text, which is noted."""
+    """Remove the mark of a free-text call from its result, record the call, and return the result."""
     seal = result.seal
     if seal is None or FREE_ANSWER not in seal.data or seal.origin.wire != WIRE:
         return result
@@ -827,8 +827,8 @@ NOTHING_SAID = b'{"role":"user","content":""}'
 
 
 class _Fixed(Fixed, frozen=True, eq=False):
-    """What does not depend on the messages. `opening` is the body up to the input, `spoken` the parts of the system prompt that
-    are items of it. `json_mode`: a message must mention JSON, and none of those items does."""
+    """The parts that do not depend on the messages. `opening` is the body up to the input, `spoken` the parts of the system
+    prompt that are items of the input. `json_mode`: a message must mention JSON, and none of those items does."""
 
     frame: Frame
     start: Prefix
@@ -882,7 +882,7 @@ def _fix(ask: Ask, quirks: Quirks, prior: Encoded | None, source: RequestSource)
     head = _write_head(ask, quirks, texts, inline or any(frame.tools), losses)
     tools = b",".join(_group_tools(ask.tools, frame.tools, quirks))
     opening = dumps(head)[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"input":['
-    automatic = ask.cache.mode in ("moving", "provider")  # only marks on input content are ours to place (sheet 11)
+    automatic = ask.cache.mode in ("moving", "provider")  # we may place marks only on input content (sheet 11)
     wanted = plan_own_marks(ask, quirks, TTLS, losses) if automatic else plan_marks(ask, quirks, TTLS)
     return _Fixed(
         source,
@@ -906,12 +906,12 @@ def _is_json_mode(head: dict[str, object]) -> bool:
 
 
 def _speaks_of_json(first: Message | None) -> bool:
-    """True if JSON mode will be taken: the input must name it (sheet 3). Only what never changes counts: how it begins."""
+    """True if JSON mode is accepted: the input must mention it (sheet 3). Only its beginning, which never changes, is read."""
     return first is not None and "json" in first.text.lower()
 
 
 def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -> bytes:
-    """Return one tool; empty when it does not go out."""
+    """Return one tool; empty if it is not sent."""
     if isinstance(tool, HostedTool):
         return write_hosted_tool(tool, WIRE, quirks, losses)
     if not quirks.custom_tools:
@@ -926,13 +926,15 @@ def _write_tool(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss])
         own |= {"type": "custom", **(grammar if tool.free.grammar else {})}
         return dumps(with_tool_extra(own, tool, WIRE, losses))
     own["parameters"], strict = declare_schema(tool, DIALECTS, quirks, losses)
-    if strict is not None or tool.wire != WIRE:  # left out, the API tries strict and may change the schema (sheet 4)
+    if (
+        strict is not None or tool.wire != WIRE
+    ):  # without the field, the API tries strict mode and may change the schema (sheet 4)
         own["strict"] = bool(strict)
     return dumps(with_tool_extra(own, tool, WIRE, losses))
 
 
 def _group_tools(tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks) -> list[bytes]:
-    """Return the tools, those of one namespace in one object, as they stand beside each other."""
+    """Return the tools. Adjacent tools of one namespace become one object."""
     found: list[bytes] = []
     for namespace, group in groupby(zip(tools, parts, strict=False), key=lambda pair: _namespace(pair[0], quirks)):
         members = [part for _, part in group if part]
