@@ -1,4 +1,4 @@
-"""`check_request`: what a real API would refuse with a 400, without calling it. Pure: no network, no encoder, no models.
+"""`check_request` reports why a real API would answer a request with a 400, without calling it. Pure: no network, no encoder.
 
 The rules come from the wire sheets, the recordings, and (where a comment says so) the providers' own error texts in public
 reports. A wire is one module with a `check` function and one line in `CHECKS`.
@@ -25,7 +25,7 @@ CHECKS: Mapping[str, Check] = {
     "gemini": gemini.check,
 }
 
-# The wires that more than one server speaks, and the names a caller may give for the server.
+# The wires that several servers speak, and the names of those servers.
 DIALECTS: Mapping[str, Collection[str]] = {"openai_chat": frozenset(chat.DIALECTS), "gemini": frozenset(gemini.PLATFORMS)}
 
 
@@ -40,14 +40,14 @@ def check_request(
     model: str = "",
     bound: Mapping[str, str] | None = None,
 ) -> list[Violation]:
-    """Return every reason why the API behind `wire` would answer this body with a 400; empty when it would take it.
+    """Return every reason why the API behind `wire` would answer this body with a 400; empty if it would accept it.
 
-    What the body does not show, and the caller does not say, is judged leniently: `api_version` is Anthropic's version
-    header, `betas` the names in its beta header (`None`: not known), and `issued` maps each signature or encrypted
-    content to the exact text it came with, so that an altered one is found. `dialect` is who serves the wire (see
-    `DIALECTS`; empty: the one that the model's name suggests) and adds what that server refuses. `model` is the model where the
-    body does not name it, as on Gemini. `bound` maps the id of each item to that of the reasoning it was made with.
-    No JSON value makes this raise; a wire that is not in `CHECKS`, or a dialect that the wire does not have, is a ValueError.
+    If neither the body nor the caller states a fact, rules about it are not applied. `api_version` is Anthropic's version
+    header, `betas` the names in its beta header (`None`: not known). `issued` maps each signature or encrypted content to the
+    exact text that it came with, so that a changed text is found. `dialect` is the server of the wire, which adds its own
+    rules (see `DIALECTS`; empty: the one that the model's name suggests). `model` is the model if the body does not name it,
+    as on Gemini. `bound` maps the id of each item to that of the reasoning it was made with. No JSON value makes this raise;
+    a wire that is not in `CHECKS`, or a dialect that the wire does not have, is a ValueError.
     """
     check = CHECKS.get(wire)
     if check is None:

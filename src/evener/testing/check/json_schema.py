@@ -1,6 +1,6 @@
 """The forms of JSON Schema that tools and output formats take. Walks with a stack, never by recursion.
 
-Each provider's strict subset is a `Dialect` record, and what it demands of every tool a `Form`; another wire adds a record.
+Each provider's strict subset is a `StrictMode`, and its rules for every tool a `ToolSchemaRule`; another wire adds a record.
 Values under `enum`, `const` and `default` are data, not schemas, and are never walked. Unknown
 keywords pass: only what a sheet names is reported.
 """
@@ -14,7 +14,7 @@ from evener.transcript.scan import find_cycle, resolve_pointer
 
 
 class StrictMode(msgspec.Struct, frozen=True, kw_only=True):
-    """What one provider's strict mode refuses."""
+    """The schemas that one provider's strict mode refuses."""
 
     banned: frozenset[str]
     object_root: bool = False
@@ -144,10 +144,10 @@ def _refs(node: Mapping[str, object]) -> list[str]:
 
 
 class ToolSchemaRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What one provider demands of the schema of every tool, strict or not.
+    """The rules of one provider for the schema of every tool, strict or not.
 
-    `root` are the keywords that may not stand at its root. `properties`: the root must list some. `items`: each list must say
-    what it holds.
+    `root` are the keywords that are not allowed at its root. `properties`: the root must have some. `items`: each array must
+    have `items`.
     """
 
     root: frozenset[str] = frozenset(("oneOf", "anyOf", "allOf"))
@@ -163,7 +163,7 @@ ANTHROPIC_FORM = ToolSchemaRule()
 # top level", "object schema missing properties", "array schema missing items".
 OPENAI_FORM = ToolSchemaRule(root=frozenset(("oneOf", "anyOf", "allOf", "enum", "not")), properties=True, items=True)
 
-# Imitators hand the schema to a grammar or to a model of another maker: an object with a name for each argument is safe.
+# Other servers give the schema to a grammar or to another vendor's model: an object with named arguments works on all of them.
 CLONE_FORM = ToolSchemaRule(root=OPENAI_FORM.root)
 
 # Google reads JSON Schema into its own Schema message.
@@ -196,7 +196,7 @@ def _is_type(value: object) -> bool:
     return (isinstance(value, str) and value.lower() in _TYPES) or (_are_names(value) and _TYPES.issuperset(items(value)))
 
 
-# What draft 2020-12 says of each keyword's own form. Keywords that it does not know may hold anything.
+# The type that draft 2020-12 requires of each keyword. Unknown keywords may have any value.
 _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
     "type": _is_type,
     "required": _are_names,
@@ -213,7 +213,7 @@ _WELL_FORMED: Mapping[str, Callable[[object], bool]] = {
 
 
 def check_arguments(path: str, schema: Mapping[str, object], form: ToolSchemaRule) -> Iterator[Violation]:
-    """Report what is wrong with the schema of a tool's arguments, whether it is strict or not."""
+    """Report errors in the schema of a tool's arguments, whether it is strict or not."""
     if text(schema.get("type")).lower() != "object":
         message = "Invalid schema for a tool: schema must be a JSON Schema of 'type: \"object\"'."
         yield Violation(join(path, "type"), "tool.schema_type", message)
@@ -232,7 +232,7 @@ def check_arguments(path: str, schema: Mapping[str, object], form: ToolSchemaRul
 
 
 def _check_targets(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
-    """Report references that lead nowhere within the schema."""
+    """Report references without a target in the schema."""
     for node_path, node in _walk(path, schema):
         ref = text(node.get("$ref"))
         if ref and not _is_schema(resolve_pointer(schema, ref)):

@@ -1,7 +1,7 @@
-"""What single models refuse, as tables keyed by a pattern on the model's name. First match wins; no match is lenient.
+"""The rules of single models, as tables keyed by a pattern on the model's name. The first match applies.
 
 Rows come from the wire sheets (sections named per table) and the recordings. A name that no row knows (a deployment
-alias, a newer model) gets a row that refuses nothing, so a rule never guesses about a model.
+alias, a newer model) gets a row that refuses nothing, so that no rule is applied by guess.
 """
 
 import re
@@ -13,7 +13,7 @@ OPENAI_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ClaudeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One family of Claude models. `None` means "not known, do not judge"."""
+    """One family of Claude models. `None`: not known, so the rule is not applied."""
 
     pattern: str
     thinking: frozenset[str] | None = None
@@ -78,7 +78,7 @@ _OLD_NAME = re.compile(r"claude-(\d)(?:[-.](\d))?-([a-z]+)")
 
 
 def claude(model: str) -> ClaudeRow:
-    """Return the row of a Claude model, whatever prefix, date or platform suffix its name carries."""
+    """Return the row of a Claude model, with any prefix, date or platform suffix in its name."""
     key = _claude_key(model)
     return next((row for row in CLAUDE if re.fullmatch(row.pattern, key)), _ANY_CLAUDE)
 
@@ -97,7 +97,7 @@ class ReasoningRow(msgspec.Struct, frozen=True, kw_only=True):
     """One family of OpenAI models.
 
     `refused` are effort levels that get a 400; `default` is the effort used when none is sent (empty: not known, or the
-    model never reasons, so sampling parameters are not judged); without `encrypted` its reasoning cannot be asked for.
+    model never reasons, so sampling parameters are not judged). Without `encrypted`, it returns no encrypted reasoning.
     """
 
     pattern: str
@@ -109,7 +109,7 @@ class ReasoningRow(msgspec.Struct, frozen=True, kw_only=True):
 _DATED = r"(-\d{4}-\d{2}-\d{2})?"
 
 # openai-responses section 6; section 0 for encrypted reasoning. Models that never reason refuse every effort (reported by
-# many, in the API's own words). Chat and pro variants come before the mainline patterns that would swallow them.
+# many, in the API's own words). Chat and pro variants come before the mainline patterns, which match them, too.
 REASONING = (
     ReasoningRow(pattern=r"(gpt-4|gpt-3\.5|chatgpt-4o).*", refused=frozenset(OPENAI_EFFORTS), encrypted=False),
     ReasoningRow(pattern=r"o\d.*", refused=frozenset(("none", "minimal", "xhigh", "max")), default="medium"),
@@ -134,13 +134,13 @@ _ANY_REASONING = ReasoningRow(pattern="")
 
 
 def reasoning(model: str) -> ReasoningRow:
-    """Return the effort row of an OpenAI model; Bedrock's `openai.` prefix does not matter."""
+    """Return the effort row of an OpenAI model; Bedrock's prefix `openai.` is ignored."""
     name = model.removeprefix("openai.")
     return next((row for row in REASONING if re.fullmatch(row.pattern, name)), _ANY_REASONING)
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Who runs a model behind the Responses wire, and how strictly that server reads a request."""
+    """The server of a model on the Responses wire, and the rules that it enforces."""
 
     pattern: str
     known_fields_only: bool = False
@@ -159,12 +159,12 @@ _ANY_SERVER = ServerRow(pattern="")
 
 
 def server(model: str) -> ServerRow:
-    """Return the strictness of the server that runs this model on the Responses wire."""
+    """Return the rules of the server that runs this model on the Responses wire."""
     return next((row for row in SERVERS if re.fullmatch(row.pattern, model)), _ANY_SERVER)
 
 
 class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one family of OpenAI models refuses on the Chat wire, besides what its `ReasoningRow` says."""
+    """The rules of one family of OpenAI models on the Chat wire, in addition to its `ReasoningRow`."""
 
     pattern: str
     instructions: bool = True
@@ -195,7 +195,7 @@ _ANY_CHAT = ChatRow(pattern="")
 
 
 def chat(model: str) -> ChatRow:
-    """Return the Chat row of an OpenAI model; another vendor's model, or name for the same one, is not judged."""
+    """Return the Chat row of an OpenAI model; for other vendors' models and names, no rule is applied."""
     if not server(model).known_fields_only:
         return _ANY_CHAT
     name = model.removeprefix("openai.")
@@ -266,6 +266,6 @@ _ANY_GEMINI = GeminiRow(pattern="")
 
 
 def gemini(model: str) -> GeminiRow:
-    """Return the row of a Gemini model, whatever path stands before its name."""
+    """Return the row of a Gemini model, with any path before its name."""
     name = model.rpartition("/")[2]
     return next((row for row in GEMINI if re.fullmatch(row.pattern, name)), _ANY_GEMINI)

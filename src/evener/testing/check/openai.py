@@ -1,4 +1,4 @@
-"""What both wires of OpenAI refuse alike: settings, names, media, JSON mode. Pure and total."""
+"""Rules of both OpenAI wires: settings, names, media, JSON mode. Pure; no JSON value makes it raise."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
 
 
 def json_text(broken: Violation, word: str = "str") -> Kind:
-    """Return the texts that hold JSON, as the arguments of a call must; with `word`, objects, too."""
+    """Return the kind of texts that are JSON, such as the arguments of a call. With `word`, other types are allowed, too."""
     return limited(word, lambda value: isinstance(value, dict) or is_json(value), broken)
 
 
@@ -29,20 +29,20 @@ def check_ranges(body: Mapping[str, object], ranges: Mapping[str, tuple[float, f
         value = body.get(name)
         if not isinstance(value, int | float) or not is_number(value) or least <= value <= most:
             continue
-        # Python refuses to print an integer of thousands of digits, so only what is near the range is shown.
-        got = str(value) if abs(value) < _PRINTABLE else "one far outside"
+        # Python refuses to print an integer of thousands of digits, so only numbers near the range are shown.
+        got = str(value) if abs(value) < _PRINTABLE else "one far outside of it"
         yield Violation(name, "range", f"Invalid '{name}': expected a value >= {least} and <= {most}, but got {got}.")
 
 
 def check_cache_key(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Report a key for the prompt cache that is longer than OpenAI takes."""
+    """Report a prompt cache key that is too long for OpenAI."""
     if len(text(body.get("prompt_cache_key"))) > MAX_CACHE_KEY:
         message = f"Invalid 'prompt_cache_key': string too long. Expected at most {MAX_CACHE_KEY} characters."
         yield Violation("prompt_cache_key", "cache_key.length", message)
 
 
 def check_metadata(metadata: object) -> Iterator[Violation]:
-    """Report metadata beyond what OpenAI stores with an answer."""
+    """Report metadata beyond OpenAI's limits."""
     pairs = fields(metadata)
     if len(pairs) > _MAX_PAIRS:
         yield Violation("metadata", "metadata", f"Expected at most {_MAX_PAIRS} pairs.")
@@ -53,7 +53,7 @@ def check_metadata(metadata: object) -> Iterator[Violation]:
 
 
 def says_json(said: object) -> bool:
-    """True if messages or items say "json" in any letter case, as JSON mode demands."""
+    """True if messages or items say "json" in any letter case, as JSON mode requires."""
     places = [one.get(name) for one in map(fields, items(said)) for name in ("content", "output")]
     texts = [*places, *(fields(part).get("text") for place in places for part in items(place))]
     return any(re.search("json", text(one), re.IGNORECASE) for one in texts)

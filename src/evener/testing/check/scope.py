@@ -1,4 +1,4 @@
-"""What the caller knows about a request besides its body. Holds values only; what is unknown stays lenient."""
+"""The facts about a request that its body does not contain. Values only. A rule about an unknown fact is not applied."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Facts that travel outside the body.
+    """Facts outside of the body.
 
-    `api_version` and `betas` are request headers: an empty version and `None` betas mean "not known", so rules that hang
-    on them do not fire. `issued` maps each signature (or encrypted content) to the text it was issued with. `dialect`
-    names who serves a wire that several providers speak, `model` the model where it stands in the address. `bound` maps the id
+    `api_version` and `betas` are request headers. An empty version and `None` betas mean "not known", so rules about them are
+    not applied. `issued` maps each signature (or encrypted content) to the text it was issued with. `dialect` is the server
+    of a wire that several servers speak, `model` the model if the address has it. `bound` maps the id
     of an item to the id of the reasoning that it was made with.
     """
 

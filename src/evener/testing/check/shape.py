@@ -1,8 +1,9 @@
-"""Field tables for JSON objects, and the typed look at untrusted JSON. Never raises, never recurses, never copies.
+"""Field tables for JSON objects, and typed access to untrusted JSON. Never raises, never recurses, never copies.
 
-A shape lists what an object must and may hold, one line each: `"id name: str, input: str|list, mode: 'auto'|'any'"`. `null`
-counts as absent for optional fields: the recordings send `null` there and get a 200. Values are shown in messages only when
-they are short strings, because the repr of deep JSON would overflow the stack.
+A shape lists the required and the optional fields of an object, one line each:
+`"id name: str, input: str|list, mode: 'auto'|'any'"`. `null` counts as absent for optional fields: the recordings send `null`
+there and get a 200. Messages show values only if they are short strings, because the repr of deep JSON would overflow the
+stack.
 """
 
 import json
@@ -18,7 +19,7 @@ class Violation(msgspec.Struct, frozen=True):
     """One reason why a provider would answer 400. A plain value: it never raises and decides nothing.
 
     `path` is written the way the provider writes it (`messages.0.content.1.id`, `input[3].call_id`; empty for the whole
-    body), `rule` is a stable name to branch on, `message` says what the API would say or what was expected.
+    body), `rule` is a stable name to branch on, `message` is the API's message or says what was expected.
     """
 
     path: str
@@ -30,9 +31,9 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A test on the type of a value, and how to name what it expects.
+    """A test on the type of a value, and the name of that type.
 
-    A value of that type that is not `legal` is `broken`: reported at its place, in this message's `{value}`.
+    A value of that type that is not `legal` is reported with `broken`, at its path; `{value}` in the message is the value.
     """
 
     expected: str
@@ -57,7 +58,7 @@ def is_text(value: object) -> bool:
 
 
 def is_json(value: object) -> bool:
-    """True if a text holds JSON; one that is too deep to be read is taken for it."""
+    """True if a text is JSON. A text that is nested too deeply to be parsed counts as JSON."""
     try:
         json.loads(text(value))
     except ValueError:
@@ -79,25 +80,25 @@ KINDS: Mapping[str, Kind] = {
 
 
 def limited(word: str, legal: Callable[[object], bool], broken: Violation) -> Kind:
-    """Return the values of a kind that are legal."""
+    """Return the kind with only these legal values."""
     kind = read_kind(word)
     return Kind(kind.expected, kind.accepts, legal, broken)
 
 
 def text_like(pattern: str, broken: Violation) -> Kind:
-    """Return the texts that match a pattern as a whole."""
+    """Return the kind of texts that match a pattern as a whole."""
     compiled = re.compile(pattern)
     return limited("str", lambda value: compiled.fullmatch(text(value)) is not None, broken)
 
 
 def one_of(*allowed: str) -> Kind:
-    """Return the closed set of strings given."""
+    """Return the kind of these strings."""
     expected = "one of " + ", ".join(f"'{name}'" for name in allowed)
     return Kind(expected, is_text, frozenset(allowed).__contains__, Violation("", "enum", f"{{value}} is not {expected}."))
 
 
 def read_kinds(line: str, own: Mapping[str, Kind]) -> dict[str, Kind]:
-    """Return the fields of a line, each with its kind. `own` are kinds with names besides the usual ones."""
+    """Return the fields of a line, each with its kind. `own` are further kinds by name."""
     groups = (group.partition(":") for group in line.split(",") if group.strip())
     return {name: read_kind(word.strip(), own) for names, _, word in groups for name in names.split()}
 
@@ -114,7 +115,7 @@ def read_kind(word: str, own: Mapping[str, Kind] = MappingProxyType({})) -> Kind
 
 
 class ObjectShape(msgspec.Struct, frozen=True):
-    """What an object holds. An `open` shape tolerates fields it does not name."""
+    """The fields of an object. An `open` shape allows other fields."""
 
     required: Mapping[str, Kind]
     optional: Mapping[str, Kind]
@@ -122,27 +123,27 @@ class ObjectShape(msgspec.Struct, frozen=True):
 
 
 def shape(required: str = "", optional: str = "", *, open: bool = False, **own: Kind) -> ObjectShape:
-    """Return the shape that these lines write. `own` are kinds that they name besides the usual ones."""
+    """Return the shape that these lines describe. `own` are further kinds by name."""
     return ObjectShape(read_kinds(required, own), read_kinds(optional, own), open)
 
 
 def fields(value: object) -> dict[str, object]:
-    """Return the value as an object, or an empty one when it is something else (which its own rule reports)."""
+    """Return the value if it is an object, else an empty one (another rule reports that)."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[object]:
-    """Return the value as an array, or an empty one when it is something else (which its own rule reports)."""
+    """Return the value if it is an array, else an empty one (another rule reports that)."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def text(value: object) -> str:
-    """Return the value as a string, or an empty one when it is something else; safe as a table key."""
+    """Return the value if it is a string, else an empty one; safe as a table key."""
     return value if isinstance(value, str) else ""
 
 
 def shown(value: str) -> str:
-    """Return a string cut to what fits in a message."""
+    """Return a string, cut to a length that fits in a message."""
     return f"'{value}'" if len(value) <= 80 else f"'{value[:77]}...'"
 
 
@@ -152,7 +153,7 @@ def join(path: str, name: object) -> str:
 
 
 def check_shape(path: str, value: object, shape: ObjectShape, *, loose: bool = False) -> Iterator[Violation]:
-    """Report missing, mistyped, illegal and unexpected fields of one object; when `loose`, the last are tolerated."""
+    """Report missing, mistyped, illegal and unexpected fields of one object; if `loose`, unexpected fields are allowed."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Input should be an object.")
         return

@@ -1,1 +1,1 @@
-"""What the Anthropic Messages API refuses with a 400. Pure and total."""
+"""Rules of the Anthropic Messages API, which answers a violation with a 400. Pure; no JSON value makes it raise."""

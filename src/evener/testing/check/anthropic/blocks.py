@@ -32,7 +32,7 @@ _FILES_BETA = "files-api"
 
 
 class BlockRule(msgspec.Struct, frozen=True):
-    """Where a block may stand and what it holds."""
+    """The places that may contain a block, and its fields."""
 
     roles: frozenset[str]
     shape: ObjectShape
@@ -128,7 +128,7 @@ SOURCES: Mapping[str, Mapping[str, ObjectShape]] = {
 
 
 def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterator[Violation]:
-    """Report what is wrong with each block of one content array, taken on its own. `role` is a role or `TOP_LEVEL`."""
+    """Report errors in each block of one content array, without its neighbours. `role` is a role or `TOP_LEVEL`."""
     for index, value in enumerate(items(content)):
         at = f"{path}.{index}"
         kind = text(fields(value).get("type"))
@@ -143,7 +143,7 @@ def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterato
 
 
 def _document_refused(kind: str, scope: Scope) -> bool:
-    """True if a document may not be directly inside an assistant message: only the newer API version refuses it (section 0)."""
+    """True if the API refuses a document directly inside an assistant message: only the newer version does (section 0)."""
     return kind == "document" and scope.api_version == STRICT_VERSION
 
 
@@ -163,7 +163,7 @@ def _check_block(path: str, block: Mapping[str, object], known: BlockRule, scope
 
 
 def _check_nested(path: str, content: object, allowed: Mapping[str, BlockRule], scope: Scope) -> Iterator[Violation]:
-    """Report what is wrong with blocks inside a block. The tables nest at most three deep, so this ends for any input."""
+    """Report errors in blocks inside a block. The tables nest at most three levels deep, so this ends for any input."""
     for index, value in enumerate(items(content)):
         known = allowed.get(text(fields(value).get("type")))
         if known is None:
@@ -195,10 +195,10 @@ def _check_source(path: str, block: Mapping[str, object], scope: Scope) -> Itera
 
 
 def _files_refused(scope: Scope) -> bool:
-    """True if a `file` source lacks the beta header that the older version wants.
+    """True if a `file` source lacks the beta header that the older version requires.
 
-    The recordings hold the very same body once with a 400 (sent without that header) and once with a 200, so the body
-    alone decides nothing: only a caller who passes `betas` gets this rule. Version 2026-10-21 has it without a header.
+    The recordings have one body with a 400 (sent without that header) and with a 200, so the body alone does not decide: the
+    rule is applied only if the caller passes `betas`. Version 2026-10-21 needs no header.
     """
     if scope.betas is None or scope.api_version == STRICT_VERSION:
         return False
@@ -210,7 +210,7 @@ def _check_search_result(path: str, block: Mapping[str, object], scope: Scope) -
 
 
 def _check_tool_result(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Report what is in a result. The API's words from the field: an error must say something, and only in words."""
+    """Report errors in a result. By the API's own messages, an error must have content, and only text."""
     at, content = join(path, "content"), block.get("content")
     if block.get("is_error") is True and content in (None, "", []):
         yield Violation(at, "tool_result.error_empty", "content cannot be empty if `is_error` is true")

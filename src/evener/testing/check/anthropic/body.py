@@ -1,4 +1,4 @@
-"""What the Anthropic Messages API refuses with a 400: the body as a whole, each message, and the settings. Pure and total.
+"""Rules of the Anthropic Messages API for the body as a whole, each message and the settings. Pure; never raises.
 
 Written from the wire sheet and the recordings, never from an encoder, so that it can judge one. Where a recording
 contradicts the sheet the recording wins, and the comment at the rule says so.

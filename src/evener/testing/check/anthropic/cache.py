@@ -1,6 +1,6 @@
-"""Cache marks of one Anthropic request: how many, where, how long, in which order. Sheet section 12.
+"""Cache marks of one Anthropic request: number, place, lifetime and order. Sheet section 12.
 
-Sees every place a mark can stand and nothing else. An explicit `null` is no mark.
+Reads only the places that may have a mark. An explicit `null` is not a mark.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ _UNMARKABLE = frozenset(("thinking", "redacted_thinking"))
 
 
 class CacheMark(msgspec.Struct, frozen=True):
-    """One place that carries a cache mark."""
+    """One place that has a cache mark."""
 
     path: str
     owner: Mapping[str, object]
 
     @property
     def ttl(self) -> object:
-        """The lifetime that the mark asks for; five minutes if it has none."""
+        """The lifetime of the mark; five minutes if it states none."""
         return fields(self.owner.get("cache_control")).get("ttl") or "5m"
 
 

@@ -1,6 +1,6 @@
-"""Computers and browsers on the Messages wire: their declarations, the calls of their members, and what answers them.
+"""Computers and browsers on the Messages wire: their declarations, the calls of their members, and the results.
 
-Written from the vendor's SDK (its types, and what its runner says that the API refuses) and from the sheet, section 5.
+Written from the vendor's SDK (its types, and the errors of the API that its runner mentions) and from the sheet, section 5.
 """
 
 import re
@@ -38,7 +38,7 @@ _TAB = shape("tab_id title url: str", "active: bool")
 
 
 def check_computers(body: Mapping[str, object], turns: list[MergedTurn], scope: Scope) -> Iterator[Violation]:
-    """Report what is wrong with declarations of computers, and with calls and results of their members."""
+    """Report errors in declarations of computers, and in calls and results of their members."""
     for index, tool in enumerate(map(fields, items(body.get("tools")))):
         path, kind = f"tools.{index}", text(tool.get("type"))
         if kind in _TOOLSETS:
@@ -51,7 +51,7 @@ def check_computers(body: Mapping[str, object], turns: list[MergedTurn], scope: 
             family, name = text(placed.block.get("toolset_name")), text(placed.block.get("name"))
             families[text(placed.block.get("id"))] = family
             if family and name not in MEMBERS.get(family, ()):
-                yield Violation(placed.path, "toolset.member", f"{shown(name)} is no member of the toolset {shown(family)}")
+                yield Violation(placed.path, "toolset.member", f"{shown(name)} is not a member of the toolset {shown(family)}")
         elif placed.kind == "tool_result":
             yield from _check_result(placed, families.get(placed.result_of, ""))
 

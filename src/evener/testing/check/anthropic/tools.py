@@ -35,7 +35,7 @@ _NAMED = shape("type name: str", open=True)
 _UNNAMED = shape("type: str", open=True)
 _TOOLSET = shape("type mcp_server_name: str", open=True)
 
-# Tools of the provider: the name each version demands; an empty name means the entry carries none.
+# Tools of the provider: the name that each version requires. Empty: the entry must not have a name.
 PROVIDER_TOOLS: Mapping[str, str] = {
     **dict.fromkeys(("bash_20241022", "bash_20250124"), "bash"),
     **dict.fromkeys(("text_editor_20241022", "text_editor_20250124"), "str_replace_editor"),
@@ -53,7 +53,7 @@ PROVIDER_TOOLS: Mapping[str, str] = {
 
 
 def check_tools(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Report what is wrong with the tool list and the MCP servers."""
+    """Report errors in the tool list and the MCP servers."""
     seen: set[str] = set()
     for index, value in enumerate(items(body.get("tools"))):
         path, tool = f"tools.{index}", fields(value)
@@ -83,7 +83,7 @@ def _check_custom(path: str, value: object) -> Iterator[Violation]:
 
 
 def _check_input_schema(path: str, schema: Mapping[str, object]) -> Iterator[Violation]:
-    """Report what no input schema may be, strict or not; the key rule is in the API's own words, seen in use."""
+    """Report errors in any input schema, strict or not. The message about keys is the API's own."""
     yield from check_arguments(path, schema, ANTHROPIC_FORM)
     for key in fields(schema.get("properties")):
         if not _KEY.fullmatch(str(key)):
@@ -122,7 +122,7 @@ def _check_servers(body: Mapping[str, object], scope: Scope) -> Iterator[Violati
 
 
 def check_choice(body: Mapping[str, object], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
-    """Report a tool choice that is malformed, names nothing, or is not allowed here."""
+    """Report a tool choice that is malformed, names an unknown tool, or is not allowed in this request."""
     if body.get("tool_choice") is None:
         return
     choice = fields(body["tool_choice"])
@@ -179,6 +179,6 @@ def _names(body: Mapping[str, object]) -> set[str]:
 
 
 def _has_toolset(body: Mapping[str, object]) -> bool:
-    """True if some tools are named outside the body: then a name that is not in the list proves nothing."""
+    """True if some tools are named outside of the body: then a name that is not in the list may still be valid."""
     kinds = (text(fields(tool).get("type")) for tool in items(body.get("tools")))
     return bool(items(body.get("mcp_servers"))) or any("toolset" in kind for kind in kinds)

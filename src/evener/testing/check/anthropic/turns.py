@@ -1,6 +1,6 @@
 """How the messages of one Anthropic request fit together: order of roles, pairing of calls and results, thinking.
 
-Consecutive messages of one role are merged by the server, so everything here is judged on the merged turns. Never looks at
+Consecutive messages of one role are merged by the server, so these rules read the merged turns. Never reads
 the fields of a block (see blocks).
 """
 
@@ -17,7 +17,7 @@ _PAUSES = _HOSTED_CALLS | {"compaction"}
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """One block and where it stands in the request."""
+    """One block, and its path in the request."""
 
     path: str
     kind: str
@@ -42,7 +42,7 @@ class MergedTurn(msgspec.Struct, frozen=True):
 
 
 def merge_turns(messages: object) -> list[MergedTurn]:
-    """Return the turns as the server sees them; malformed messages are left out, their own rules report them."""
+    """Return the turns as the server merges them, without malformed messages, which other rules report."""
     turns: list[MergedTurn] = []
     for index, message in enumerate(map(fields, items(messages))):
         role, path = text(message.get("role")), f"messages.{index}"
@@ -62,14 +62,14 @@ def _place(path: str, content: object) -> Iterator[Placed]:
 
 
 def is_prefill(turns: Sequence[MergedTurn]) -> bool:
-    """True if the request ends with assistant text to go on from, and not with a paused hosted turn (section 8.7)."""
+    """True if the request ends with assistant text to continue, and not with a paused hosted turn (section 8.7)."""
     return bool(turns) and turns[-1].role == "assistant" and not _PAUSES.intersection(turns[-1].kinds())
 
 
 def check_turns(turns: Sequence[MergedTurn], row: ClaudeRow, thinking: str) -> Iterator[Violation]:
-    """Report everything wrong between turns. `thinking` is the request's thinking type, empty when not set.
+    """Report errors between turns. `thinking` is the request's thinking type; empty if it is not set.
 
-    The sheet wants a user message first; a recording starts with an assistant message and is accepted, so that is no rule.
+    The sheet requires a user message first. A recording that begins with an assistant message was accepted, so it is no rule.
     """
     yield from _check_system(turns, row)
     yield from _check_calls(turns)
@@ -102,7 +102,7 @@ def _may_precede_system(turn: MergedTurn) -> bool:
 def _check_calls(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
     """Report calls that are not answered in the very next turn, and ids that are not unique within their turn (section 3).
 
-    Recordings report the second of two calls in one message; a recording that repeats an id in a later turn is accepted.
+    In recordings, the API reports the second of two equal ids in one message, and accepts an id that a later turn repeats.
     """
     for index, turn in enumerate(turns):
         seen: set[str] = set()
@@ -190,7 +190,7 @@ def _check_prefill(turns: Sequence[MergedTurn], row: ClaudeRow) -> Iterator[Viol
 
 
 def _check_whitespace(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
-    """Report a turn whose only text is white space; beside real text, live tests saw it accepted."""
+    """Report a turn whose only text is white space; next to other text, live tests saw it accepted."""
     for turn in turns:
         texts = [placed for placed in turn.blocks if placed.kind == "text" and text(placed.block.get("text"))]
         if texts and not any(text(placed.block.get("text")).strip() for placed in texts):
@@ -199,7 +199,7 @@ def _check_whitespace(turns: Sequence[MergedTurn]) -> Iterator[Violation]:
 
 
 def _check_thinking(turns: Sequence[MergedTurn], thinking: str) -> Iterator[Violation]:
-    """Report thinking at a wrong place, and thinking that the current tool loop lacks (sections 3 and 7)."""
+    """Report misplaced thinking, and missing thinking in the current tool loop (sections 3 and 7)."""
     for turn in turns:
         if turn.role == "assistant" and turn.blocks and turn.blocks[-1].kind in _THINKING:
             message = "The final block in an assistant message cannot be `thinking`."
@@ -220,8 +220,8 @@ def _check_thinking(turns: Sequence[MergedTurn], thinking: str) -> Iterator[Viol
 def _check_start(final: MergedTurn, *, holds: bool, in_loop: bool) -> Iterator[Violation]:
     """Report a final assistant turn that does not start with thinking although a thinking budget is set.
 
-    The sheet states both rules for every message. The recordings are more lenient: a closed turn without thinking is accepted,
-    and without a budget a turn may hold thinking that is not first (it may start with a hosted call).
+    The sheet states both rules for every message. The recordings are more lenient: a completed turn without thinking is
+    accepted, and without a budget, thinking need not be first in a turn (a hosted call may be).
     """
     if holds:
         message = "If an assistant message contains any thinking blocks, the first block must be `thinking`."

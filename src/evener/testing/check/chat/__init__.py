@@ -1,7 +1,7 @@
-"""What the Chat Completions API, and the servers that imitate it, refuse with a 400. Pure and total.
+"""Rules of the Chat Completions API and of the servers that imitate it. Pure; no JSON value makes it raise.
 
-Written from the wire sheet and the recordings, never from an encoder, so that it can judge one. What servers refuse beyond
-OpenAI's rules, or let pass, is one record per server in `DIALECTS`.
+Written from the wire sheet and the recordings, never from an encoder, so that it can judge one. The differences of a server
+from OpenAI's rules are one record in `DIALECTS`.
 """
 
 from evener.testing.check.chat.body import check

@@ -1,4 +1,4 @@
-"""One Chat Completions request as a whole: its fields, its settings, and which rules apply to it. Pure and total.
+"""One Chat Completions request as a whole: its fields, its settings, and which rules apply to it. Pure; never raises.
 
 Sheet sections 0, 2 and 9.
 """
@@ -15,7 +15,7 @@ from evener.testing.check.openai import check_cache_key, check_metadata, check_r
 from evener.testing.check.scope import Scope
 from evener.testing.check.shape import Violation, check_shape, fields, items, shape, shown, text
 
-# Section 2. An effort's value is judged by model and server, a service tier not at all: clones have their own.
+# Section 2. The effort is judged by model and server; the service tier is not judged, because clones have tiers of their own.
 _BODY = shape(
     "messages: list",
     "model prompt_cache_key prompt_cache_retention reasoning_effort safety_identifier service_tier user: str, "
@@ -33,8 +33,8 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "max_tokens": (1, float("inf")),
     "max_completion_tokens": (1, float("inf")),
 }
-# What each sampling parameter does when it is not sent; a live test of the Responses wire took a default value on a
-# reasoning model, so those pass here too.
+# The default of each sampling parameter. In a live test, the Responses wire accepted a default value on a reasoning model, so
+# defaults pass here, too.
 _DEFAULTS: Mapping[str, object] = {
     "temperature": 1,
     "top_p": 1,
@@ -72,7 +72,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
 
 
 def _check_fields(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Report fields that this server or model refuses, or that exclude or need another."""
+    """Report fields that this server or model refuses, or that exclude or require another field."""
     for name in sorted(dialect.refused & body.keys()):
         if body[name] is not None:
             yield Violation(name, "field.refused", f"'{name}' is not supported by this provider.")
@@ -120,7 +120,7 @@ def _check_stop(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) 
 
 
 def _check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow, levels: ReasoningRow) -> Iterator[Violation]:
-    """Report an effort that the model does not have, and what it excludes."""
+    """Report an effort that the model does not have, and settings that the effort excludes."""
     effort = text(body.get("reasoning_effort"))
     taken = _list_efforts(text(body.get("model")), dialect, levels)
     if effort in dialect.refused_efforts or (effort and taken is not None and effort not in taken):
@@ -135,7 +135,7 @@ def _check_effort(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow
 
 
 def _list_efforts(model: str, dialect: ChatDialect, levels: ReasoningRow) -> frozenset[str] | None:
-    """Return the efforts this model takes on this server; None when that is not known."""
+    """Return the efforts that this model accepts on this server; None if they are not known."""
     for pattern, efforts in dialect.efforts:
         if re.fullmatch(pattern, model):
             return efforts
@@ -150,7 +150,7 @@ def _check_sampling(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _check_thinking(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Report thinking switched off where it cannot be."""
+    """Report thinking that is switched off on a model that always thinks."""
     disabled = fields(body.get("thinking")).get("type") == "disabled"
     if disabled and is_thinking(body, dialect):
         yield Violation("thinking.type", "thinking.model", "Thinking cannot be disabled on this model.")
@@ -166,7 +166,7 @@ def _check_routed(body: Mapping[str, object]) -> Iterator[Violation]:
         message = "Only one of 'reasoning.effort' and 'reasoning.max_tokens' can be specified."
         yield Violation("reasoning", "reasoning.exclusive", message)
     if isinstance(effort, str) and effort not in _ROUTED_EFFORTS:
-        yield Violation("reasoning.effort", "reasoning.effort", f"Invalid value: {shown(effort)} is no effort.")
+        yield Violation("reasoning.effort", "reasoning.effort", f"Invalid value: {shown(effort)} is not an effort.")
     elif isinstance(effort, str) and isinstance(short, str) and effort != short:
         message = "'reasoning_effort' and 'reasoning.effort' must agree."
         yield Violation("reasoning_effort", "reasoning.disagree", message)

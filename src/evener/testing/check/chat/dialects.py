@@ -1,7 +1,7 @@
-"""Who serves a Chat Completions request and what that server refuses: one record per dialect. Data, and its lookup.
+"""The rules of each server of Chat Completions: one record per dialect. Data, and its lookup.
 
-The default record is OpenAI's rules less those that another provider's recording breaks with a 200. A rule that a sheet
-calls unverified, or that a server is only said to ignore, is in no record.
+The default record has OpenAI's rules without those that a recording of another server contradicts with a 200. No record has
+a rule that a sheet calls unverified, or about a field that a server only ignores.
 """
 
 import re
@@ -16,18 +16,18 @@ CALL_ROLES = frozenset(("assistant", "tool"))
 
 
 class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
-    """One server's strictness.
+    """The rules of one server.
 
-    `known_only` refuses unknown fields and part types, `typed` wants a `type` on tools, calls and choices,
+    `known_only` refuses unknown fields and part types, `typed` requires a `type` on tools, calls and choices,
     `filled_content` refuses an empty content array even beside tool calls and an empty list of calls, `filled_answers` an
     assistant message whose text is empty, `filled_tools` an empty tool list, `filled_text` an empty text in a list.
     `strict_schemas` holds strict schemas to OpenAI's subset. `call_id` is a pattern for every call id; `after_tool` and `last`
-    are the roles that may stand there (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
+    are the roles that may be there (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
 
-    `efforts` lists, by model, the reasoning efforts taken; first match wins. `routed_reasoning` reads the `reasoning`
-    object of a server that passes requests on to others. `thinks` and `always_thinks` are patterns of models that reason
-    unless told otherwise, or whatever they are told. While one does, `replays_reasoning` wants its reasoning back on every
-    tool turn, and without `forced_choice` no tool may be forced.
+    `efforts` lists, by model, the accepted reasoning efforts; the first match applies. `routed_reasoning` checks the object
+    `reasoning` of a server that passes requests on to others. `thinks` and `always_thinks` are patterns of models that reason
+    by default, or always. While a model reasons, `replays_reasoning` requires its reasoning on every tool turn, and without
+    `forced_choice` no tool may be forced.
     """
 
     known_only: bool = False
@@ -90,7 +90,7 @@ _KIMI = ChatDialect(
     forced_choice=False,
 )
 
-# Section 9, heading by heading; a server under which the sheet names no refusal gets the default record.
+# Section 9, heading by heading. A server for which the sheet names no refusal gets the default record.
 DIALECTS: Mapping[str, ChatDialect] = {
     "openai": OPENAI,
     # No file parts. Azure has fields of its own, so unknown ones pass.
@@ -104,7 +104,7 @@ DIALECTS: Mapping[str, ChatDialect] = {
         choices=_THREE,
         max_tools=128,
     ),
-    # Passes lists on to several makers; one of them refuses empty texts in lists.
+    # Passes lists on to several vendors. One of them refuses empty texts in lists.
     "openrouter": ChatDialect(routed_reasoning=True, filled_text=True),
     # Thinking is on unless disabled; `deepseek-chat` is the name for the mode without it. Reports add: an empty tool list
     # is refused, and a forced choice only while thinking.
@@ -160,7 +160,7 @@ DIALECTS: Mapping[str, ChatDialect] = {
 
 
 def dialect_of(name: str, model: str) -> ChatDialect:
-    """Return the named record; without a name OpenAI's for its own models, and the default for all others."""
+    """Return the record of this name. Without a name, return OpenAI's for its own models, else the default."""
     if name:
         return DIALECTS.get(name, ANY)
     return OPENAI if server(model).known_fields_only else ANY

@@ -1,7 +1,7 @@
 """Messages of the Chat wire, one at a time: role, content and its parts, tool calls. Sheet section 3.
 
-Never looks at neighbours (see turns), never downloads or decodes anything: media is judged by the form of its URL. Only
-OpenAI's own server is held to the list of part types; others take more (`document_url`, `video_url`, `thinking` are recorded).
+Never reads neighbours (see turns), never downloads or decodes anything: media is judged by the form of its URL. The list of
+part types applies only to OpenAI's own server; others accept more (`document_url`, `video_url`, `thinking` are recorded).
 """
 
 import re
@@ -39,7 +39,7 @@ MESSAGES: Mapping[str, ObjectShape] = {
     "tool": shape("role tool_call_id: str, content: str|list", "name: str"),
     "function": shape("role name: str", "content: str|list"),
 }
-# Clients that gather a stream send its `index` back.
+# Clients that collect a stream send its `index` back.
 _CALLS: Mapping[str, ObjectShape] = {
     "function": shape("id: str, function: object", "type: str, index: int"),
     "custom": shape("id: str, custom: object", "type: str, index: int"),
@@ -51,7 +51,7 @@ _FUNCTION_OR_OBJECT = shape("name: NAME, arguments: JSON", NAME=_NAME, JSON=json
 _CUSTOM = shape("name: NAME, input: str", NAME=_NAME)
 
 _BREAKPOINT = "prompt_cache_breakpoint: object"
-# The Mistral SDK's types allow a bare string for an image or an audio clip, so only OpenAI is held to the object.
+# The Mistral SDK's types allow a bare string for an image or an audio clip, so only OpenAI's server must get an object.
 _STRICT: Mapping[str, ObjectShape] = {
     "text": shape("type text: str", _BREAKPOINT),
     "image_url": shape("type: str, image_url: object", _BREAKPOINT),
@@ -76,7 +76,7 @@ SPEAKERS: Mapping[str, tuple[str, ...]] = {
 
 
 def _media(url: Kind, clip: Kind, data: Kind) -> Mapping[str, ObjectShape]:
-    """Return what media holds, by the type of its part, with the forms of an address, of a sound and of a file."""
+    """Return the fields of media, by the type of the part. The kinds are those of an address, a sound and a file."""
     return {
         "image_url": shape("url: URL", "detail: 'auto'|'low'|'high'|'original'", URL=url),
         "input_audio": shape("data: str, format: CLIP", CLIP=clip),
@@ -99,7 +99,7 @@ _LOOSE_MEDIA = _media(KINDS["str"], KINDS["str"], KINDS["str"])
 
 
 def check_messages(messages: object, dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Report everything wrong with each message, taken on its own."""
+    """Report errors in each message, without its neighbours."""
     if messages == []:
         yield Violation("messages", "messages.empty", "Invalid 'messages': empty array.")
     for index, value in enumerate(items(messages)):
@@ -129,7 +129,7 @@ def _check_content(path: str, message: Mapping[str, object], role: str, dialect:
 
 
 def _check_role(path: str, role: str, row: ChatRow) -> Iterator[Violation]:
-    """Report instructions for the first small reasoning models, which have none (section 2) [recorded]."""
+    """Report instructions for the first small reasoning models, which do not accept any (section 2) [recorded]."""
     if not row.instructions and role in ("system", "developer"):
         reason = f"Unsupported value: '{path}.role' does not support '{role}' with this model."
         yield Violation(join(path, "role"), "role.model", reason)
@@ -208,12 +208,12 @@ def _check_part(path: str, part: Mapping[str, object], dialect: ChatDialect) -> 
     held = fields(part[kind])
     yield from check_shape(join(path, kind), held, inner, loose=not dialect.known_only)
     if kind == "file" and held.get("file_data") is None and held.get("file_id") is None:
-        # A file without any source means nothing to any server.
+        # No server accepts a file without a source.
         yield Violation(join(path, kind), "file.source", "Missing required parameter: one of file_data, file_id.")
 
 
 def _check_audio(path: str, content: object, row: ChatRow) -> Iterator[Violation]:
-    """Report audio sent to a model that does not listen [recorded]; the API names the message, not the part."""
+    """Report audio sent to a model without audio input [recorded]. The API names the message, not the part."""
     if not row.audio and any(fields(part).get("type") == "input_audio" for part in items(content)):
         message = f"Invalid '{path}'. Content blocks are expected to be either text or image_url type."
         yield Violation(path, "audio.model", message)

@@ -1,4 +1,4 @@
-"""Tools, tool choice and response format of one Chat request. Sheet sections 4 and 5. Never looks at calls in messages."""
+"""Tools, tool choice and response format of one Chat request. Sheet sections 4 and 5. Never reads calls in messages."""
 
 from collections.abc import Iterator, Mapping
 
@@ -37,7 +37,7 @@ def _kind(value: Mapping[str, object]) -> str:
 
 
 def check_tools(body: Mapping[str, object], dialect: ChatDialect, row: ChatRow) -> Iterator[Violation]:
-    """Report what is wrong with the tool list, and with what needs one."""
+    """Report errors in the tool list, and fields that require one."""
     tools = body.get("tools")
     if tools == [] and dialect.filled_tools:
         yield Violation("tools", "tools.empty", "[] is too short - 'tools'")
@@ -67,7 +67,7 @@ def _check_tool(path: str, tool: Mapping[str, object], dialect: ChatDialect) -> 
     if tool.get("type") is None and dialect.typed:
         yield Violation(join(path, "type"), "missing", "Missing required parameter: the tool's type.")
     if kind not in _TOOLS:
-        # Clones have hosted tools of their own (recorded on OpenRouter), so only OpenAI is held to the list.
+        # Clones have hosted tools of their own (recorded on OpenRouter), so the list applies only to OpenAI.
         if dialect.known_only or not kind:
             message = f"Invalid value: {shown(kind)}. Supported values are: 'function' and 'custom'."
             yield Violation(join(path, "type"), "tool.type", message)
@@ -153,7 +153,7 @@ _SCHEMA = shape(
 
 
 def check_format(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Report a response format of the wrong form, a schema outside the strict subset, JSON mode without its word."""
+    """Report a response format of a wrong form, a schema outside the strict subset, JSON mode without the word "JSON"."""
     form = body.get("response_format")
     if form is None:
         return

@@ -1,7 +1,7 @@
 """How the messages of one Chat request fit together: calls and their answers, order, replayed reasoning. Section 3 and 9.
 
-Never looks inside a message beyond its role, its calls and the id it answers. Only `tool_calls` pair: the deprecated
-`function_call` carries no id.
+Reads only the role of a message, its calls and the id that it answers. Only `tool_calls` have results: the deprecated
+`function_call` has no id.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ Message = Mapping[str, object]
 
 
 def check_turns(body: Mapping[str, object], dialect: ChatDialect) -> Iterator[Violation]:
-    """Report everything wrong between messages."""
+    """Report errors between messages."""
     listed = [fields(value) for value in items(body.get("messages"))]
     yield from _check_calls(listed)
     yield from _check_answers(listed)

@@ -1,6 +1,6 @@
 """One generateContent request as a whole: its fields, its generation config and safety settings, and which rules apply to it.
 
-Pure and total. Sheet sections 2, 5 and 6.
+Pure; never raises. Sheet sections 2, 5 and 6.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _SCHEMA_TYPES = ("application/json", "text/x.enum")
 
 
 def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
-    """Yield every reason why the API would refuse this body. The model stands in the address, so the caller has to name it."""
+    """Yield every reason why the API would refuse this body. The address has the model, so the caller has to pass it."""
     held, platform = read(body, BODY), scope.dialect
     row = gemini(scope.model or text(held.get("model")))
     cached = "cachedContent" in held
@@ -49,7 +49,7 @@ def check(body: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
 
 
 def _check_config(body: Mapping[str, object], row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Report everything wrong with the generation config and the safety settings."""
+    """Report errors in the generation config and the safety settings."""
     for index, value in enumerate(listed(body.get("safetySettings"))):
         yield from check_message(f"safetySettings[{index}]", value, SAFETY)
     if not isinstance(body.get("generationConfig"), dict):

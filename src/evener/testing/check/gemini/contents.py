@@ -1,6 +1,6 @@
 """Contents and parts of a generateContent request, one at a time. Sheet sections 2 and 3.
 
-Never looks at neighbours (see turns), never decodes media: base64 is judged by its letters.
+Never reads neighbours (see turns), never decodes media: base64 is judged by its characters.
 """
 
 import re
@@ -48,7 +48,7 @@ _RESULT_MEDIA = frozenset(("image/png", "image/jpeg", "image/webp", "application
 
 
 def check_contents(contents: object, row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Report everything wrong with each content, taken on its own."""
+    """Report errors in each content, without its neighbours."""
     if not listed(contents):
         yield Violation("contents", "contents.empty", "contents is not specified: at least one is required.")
     for index, value in enumerate(listed(contents)):
@@ -60,7 +60,7 @@ def check_contents(contents: object, row: GeminiRow, platform: str) -> Iterator[
 
 
 def check_content(path: str, value: object, row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Report what is wrong with one content; the system instruction is one too."""
+    """Report errors in one content. The system instruction is one, too."""
     yield from check_message(path, value, CONTENT, platform)
     if not isinstance(value, dict):
         return
@@ -75,7 +75,7 @@ def check_content(path: str, value: object, row: GeminiRow, platform: str) -> It
 
 
 def _check_data(path: str, part: Mapping[str, object], row: GeminiRow) -> Iterator[Violation]:
-    """Report all but one data field, and what is wrong in it. A part with only `videoMetadata` is recorded as accepted."""
+    """Report missing or surplus data fields, and errors in one. A part with only `videoMetadata` is recorded as accepted."""
     held = [name for name in DATA if name in part]
     if not held and "videoMetadata" not in part:
         yield Violation(path, "part.empty", "required oneof field 'data' must have one initialized field")

@@ -1,7 +1,7 @@
-"""The messages of a generateContent request as field tables, and the view that the API takes of their JSON.
+"""The messages of a generateContent request as field tables, and the way in which the API reads their JSON.
 
 The names are those of the sheet's sections 2 to 4 and of the vendor's SDK. Google reads JSON into protocol buffers, so
-`null` is absent, camelCase and snake_case both name a field, a lone object does for a list of one [recorded for `tools`;
+`null` is absent, a field may be named in camelCase or snake_case, one object may replace a list of one [recorded for `tools`;
 the provider's examples do it for `contents` and `parts`], a number may be a string, and an enum may be in any letter case
 or be its number. An unknown name is an error. Never recurses.
 """
@@ -19,7 +19,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_\-\s]*={0,2}", re.ASCII)
 
 
 def number(value: object) -> float | None:
-    """Return the number that a JSON value stands for; None when it stands for none, or is too large to be one."""
+    """Return the number that a JSON value represents; None if it represents none, or one that is too large."""
     if isinstance(value, str) and _NUMERAL.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and is_number(value):
@@ -52,7 +52,7 @@ _OWN: Mapping[str, Kind] = {
 
 
 def enum(*names: str) -> Kind:
-    """Return a closed set of names, in any letter case; its numbers are not judged."""
+    """Return the kind of these names, in any letter case. Numbers are accepted without a check."""
     expected = f"one of {', '.join(names)}"
     broken = Violation("", "enum", f"Invalid value {{value}}: should be {expected}.")
     return Kind(
@@ -131,7 +131,7 @@ THINKING = message(
 )
 SAFETY = message("category threshold method: any")
 
-# The names that one of the two platforms does not have: sections 2 to 4, and what the SDK refuses to send there.
+# The fields that one of the two platforms does not have: sections 2 to 4, and the fields that the SDK refuses to send there.
 PLATFORMS: Mapping[str, frozenset[str]] = {
     "developer": frozenset(
         (
@@ -146,7 +146,7 @@ PLATFORMS: Mapping[str, frozenset[str]] = {
 
 
 def read(value: object, kind: MessageType) -> dict[str, object]:
-    """Return the known fields of an object by camelCase name, without nulls; empty when it is no object."""
+    """Return the known fields of an object by camelCase name, without nulls; empty if it is not an object."""
     if not isinstance(value, dict):
         return {}
     held = cast("dict[str, object]", value)
@@ -154,14 +154,14 @@ def read(value: object, kind: MessageType) -> dict[str, object]:
 
 
 def listed(value: object) -> list[object]:
-    """Return a repeated field: its elements, or the lone object that stands for a list of one."""
+    """Return a repeated field: its elements, or the single object that replaces a list of one."""
     if isinstance(value, list):
         return cast("list[object]", value)
     return [value] if isinstance(value, dict | str) else []
 
 
 def check_message(path: str, value: object, kind: MessageType, platform: str = "") -> Iterator[Violation]:
-    """Report unknown names and mistyped fields of one message; what lies deeper is left to its own check."""
+    """Report unknown names and mistyped fields of one message; inner messages have checks of their own."""
     if not isinstance(value, dict):
         yield Violation(path, "type", "Invalid value: should be an object.")
         return
@@ -178,7 +178,7 @@ def check_message(path: str, value: object, kind: MessageType, platform: str = "
 
 
 def missing(path: str, held: Mapping[str, object], *names: str) -> Iterator[Violation]:
-    """Report each named field that is absent or an empty string, which protocol buffers do not tell apart."""
+    """Report each named field that is absent or an empty string, which protocol buffers do not distinguish."""
     for name in names:
         if held.get(name) in (None, ""):
             yield Violation(join(path, name), "missing", f"{join(path, name)}: required field is not set.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from evener.testing.check.gemini.fields import check_message, listed, message, read
 from evener.testing.check.shape import Violation, fields, items, join, shown, text
 
-# `additionalProperties` was long refused and now is not: the sheet advises to drop it, so it passes.
+# The API no longer refuses `additionalProperties`, so it passes here, although the sheet advises to drop it.
 SCHEMA = message(
     "format title description pattern ref: str, nullable: bool, items properties defs: object, minimum maximum: number, "
     "min_items max_items min_properties max_properties min_length max_length: int, required property_ordering: texts, "
@@ -22,7 +22,7 @@ _DESCRIBING = frozenset(("title", "description", "default", "examples"))
 
 
 def check_schema(path: str, schema: object) -> Iterator[Violation]:
-    """Report everything in one Schema message that the API refuses."""
+    """Report errors in one Schema message."""
     stack: list[tuple[str, object]] = [(path, schema)]
     while stack:
         at, value = stack.pop()
@@ -47,11 +47,11 @@ def _check_type(path: str, node: Mapping[str, object]) -> Iterator[Violation]:
         message_ = "Proto field is not repeating, cannot start list: a type is one name."
         yield Violation(join(path, "type"), "schema.type", message_)
     elif kind is not None and not isinstance(kind, int) and text(kind).upper() not in _TYPES:
-        yield Violation(join(path, "type"), "schema.type", f"Invalid value: {shown(text(kind))} is no type.")
+        yield Violation(join(path, "type"), "schema.type", f"Invalid value: {shown(text(kind))} is not a type.")
 
 
 def _check_node(path: str, node: Mapping[str, object]) -> Iterator[Violation]:
-    """Yield what reports show the API refuses in a node of the right fields: see the messages."""
+    """Report values in a node that the API refuses according to public reports. The messages are the API's."""
     kind = text(node.get("type")).upper()
     values = items(node.get("enum"))
     if any(not isinstance(value, str) for value in values) or (values and kind not in ("", "STRING")):
@@ -77,7 +77,7 @@ def _list_children(path: str, node: Mapping[str, object]) -> Iterator[tuple[str,
 
 
 def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
-    """Report references with other keywords beside them, and schemas that are no objects, anywhere in one JSON Schema."""
+    """Report references with other keywords beside them, and schemas that are not objects, anywhere in one JSON Schema."""
     stack: list[tuple[str, object]] = [(path, schema)]
     while stack:
         at, value = stack.pop()
@@ -94,6 +94,6 @@ def check_json_schema(path: str, schema: object) -> Iterator[Violation]:
 
 
 def is_object(schema: Mapping[str, object]) -> bool:
-    """True if a schema can describe a function's arguments: its type is object; a number for it is not judged."""
+    """True if a schema can describe a function's arguments: its type is object. A type given as a number is not judged."""
     kind = schema.get("type")
     return isinstance(kind, int) or text(kind).upper() == "OBJECT"

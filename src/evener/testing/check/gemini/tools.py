@@ -1,4 +1,4 @@
-"""Tools and tool config of one generateContent request. Sheet sections 2 and 4. Never looks at contents."""
+"""Tools and tool config of one generateContent request. Sheet sections 2 and 4. Never reads contents."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 
 
 def check_tools(body: Mapping[str, object], row: GeminiRow, platform: str) -> Iterator[Violation]:
-    """Report what is wrong with each tool, and with tools that exclude each other."""
+    """Report errors in each tool, and tools that exclude each other."""
     hosted: list[str] = []
     names: list[str] = []
     for index, value in enumerate(listed(body.get("tools"))):

@@ -1,8 +1,8 @@
 """How the contents of one request fit together: order, calls and their results, thought signatures. Sections 2, 3 and 7.
 
 The model's consecutive contents count as one turn [recorded: two contents with a call each, answered by one]. Results are
-not merged: splitting them over contents is refused, by many reports. With `cachedContent` what comes before the first
-content lies on the server, so nothing is said about the first one.
+not merged: splitting them over contents is refused, by many reports. With `cachedContent`, the server has the contents
+before the first one, so no rule is applied to the first one.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ Fields = Mapping[str, object]
 
 
 class ContentTurn(msgspec.Struct, frozen=True):
-    """One content as the rules here see it. `real` is whether a user says something besides results."""
+    """The parts of one content that these rules read. `real`: a user message that has more than results."""
 
     path: str
     model: bool
@@ -30,7 +30,7 @@ class ContentTurn(msgspec.Struct, frozen=True):
 
 
 def turns_of(contents: object) -> list[ContentTurn]:
-    """Return the contents, read; a malformed one has no calls and no results, and its own rules report it."""
+    """Return the parsed contents. A malformed one has no calls and no results; other rules report it."""
     return [_turn(f"contents[{index}]", read(value, CONTENT)) for index, value in enumerate(listed(contents))]
 
 
@@ -50,7 +50,7 @@ def _turn(path: str, content: Fields) -> ContentTurn:
 
 
 def check_turns(turns: Sequence[ContentTurn], row: GeminiRow, *, cached: bool) -> Iterator[Violation]:
-    """Report everything wrong between contents."""
+    """Report errors between contents."""
     if turns and turns[0].model and not cached:
         yield Violation(turns[0].path, "contents.first", "Please ensure that the first content is from the user.")
     if turns and turns[-1].model and not row.ends_with_model:

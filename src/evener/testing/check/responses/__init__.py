@@ -1,1 +1,1 @@
-"""What the OpenAI Responses API refuses with a 400. Pure and total."""
+"""Rules of the OpenAI Responses API, which answers a violation with a 400. Pure; no JSON value makes it raise."""

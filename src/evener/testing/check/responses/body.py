@@ -1,7 +1,7 @@
-"""What the OpenAI Responses API refuses with a 400: the body as a whole and its settings. Pure and total.
+"""Rules of the OpenAI Responses API for the body as a whole and its settings. Pure; never raises.
 
 Written from the wire sheet and the recordings, never from an encoder, so that it can judge one. A body for the compaction
-endpoint is a subset of these fields and is checked alike.
+endpoint has a subset of these fields and is checked in the same way.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Computer calls of the Responses wire: the item with its actions, and the screenshot that answers it.
 
-Written from the vendor's SDK. A check that the API asked for must be acknowledged in the answer.
+Written from the vendor's SDK. The output must acknowledge each safety check that the API asked for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ Item = Mapping[str, object]
 
 
 def check_computers(listed: Sequence[Item]) -> Iterator[Violation]:
-    """Report what is wrong inside of computer calls and their answers."""
+    """Report errors in computer calls and their outputs."""
     pending: dict[str, list[str]] = {}
     for index, item in enumerate(listed):
         path = f"input[{index}]"
@@ -43,20 +43,20 @@ def check_computers(listed: Sequence[Item]) -> Iterator[Violation]:
 
 def _check_actions(path: str, item: Item) -> Iterator[Violation]:
     if item.get("action") is None and item.get("actions") is None:
-        yield Violation(path, "computer.action", "A computer call has an action, or actions.")
+        yield Violation(path, "computer.action", "A computer call must have `action` or `actions`.")
     for action in [fields(item.get("action")), *map(fields, items(item.get("actions")))]:
         kind = text(action.get("type"))
         if kind in _ACTIONS:
             yield from check_shape(join(path, "action"), action, _ACTIONS[kind])
         elif action:
-            yield Violation(join(path, "action"), "computer.action", f"Invalid value: {shown(kind)} is no action.")
+            yield Violation(join(path, "action"), "computer.action", f"Invalid value: {shown(kind)} is not an action.")
 
 
 def _check_output(path: str, item: Item, pending: Sequence[str]) -> Iterator[Violation]:
     shot = fields(item.get("output"))
     yield from check_shape(join(path, "output"), shot, _SCREENSHOT)
     if not text(shot.get("image_url")) and not text(shot.get("file_id")):
-        yield Violation(join(path, "output"), "computer.screenshot", "A screenshot has an image_url or a file_id.")
+        yield Violation(join(path, "output"), "computer.screenshot", "A screenshot must have an image_url or a file_id.")
     for one in items(item.get("acknowledged_safety_checks")):
         yield from check_shape(join(path, "acknowledged_safety_checks"), one, _CHECK)
     missing = set(pending).difference(_ids(item.get("acknowledged_safety_checks")))

@@ -1,7 +1,7 @@
 """Input items of the OpenAI Responses wire and the parts of their content: types, fields and ids. Sheet section 3.
 
-Looks at one at a time, never at neighbours (see order). Servers other than OpenAI's own are read loosely where the sheet or a
-recording says that they are: unknown fields and foreign ids pass there. Never downloads or decodes anything: a file is judged
+Reads one at a time, without neighbours (see order). Servers other than OpenAI's own accept more, by the sheet or a recording:
+unknown fields and foreign ids. Never downloads or decodes anything: a file is judged
 by its data URL's MIME type or its URL's suffix.
 """
 
@@ -45,7 +45,7 @@ ITEMS: Mapping[str, ObjectShape] = {
     "function_call_output": shape("type call_id: str, output: str|list", f"{_CALL}, {_STATUS}, name namespace: str"),
     "custom_tool_call": shape("type call_id name input: str", f"{_CALL}, {_STATUS}, namespace: str, async: bool"),
     "custom_tool_call_output": shape("type call_id: str, output: str|list", f"{_CALL}, {_STATUS}"),
-    # The client's own shell and patches, as the vendor's SDK has them.
+    # Shell and patches that the client runs, as in the vendor's SDK.
     "shell_call": shape("type call_id: str, action: object", f"{_CALL}, {_STATUS}", open=True),
     "shell_call_output": shape("type call_id: str, output: list", f"{_CALL}, {_STATUS}", open=True),
     "apply_patch_call": shape("type call_id: str, operation: object, status: 'in_progress'|'completed'", _CALL, open=True),
@@ -100,7 +100,7 @@ _AUDIO_SUFFIXES = (".mp3", ".wav", ".ogg", ".oga", ".flac", ".aac", ".m4a", ".ai
 
 
 def item_type(item: Mapping[str, object]) -> str:
-    """Return the item's type; the easy form of a message carries none."""
+    """Return the item's type; the short form of a message has none."""
     kind = item.get("type")
     if kind is None:
         return "message" if "role" in item or "id" not in item else "item_reference"
@@ -108,7 +108,7 @@ def item_type(item: Mapping[str, object]) -> str:
 
 
 def check_items(items_: object, row: ServerRow, scope: Scope) -> Iterator[Violation]:
-    """Report everything wrong with each input item, taken on its own."""
+    """Report errors in each input item, without its neighbours."""
     for index, value in enumerate(items(items_)):
         path = f"input[{index}]"
         if not isinstance(value, dict):
@@ -125,7 +125,7 @@ def _check_item(path: str, item: Mapping[str, object], row: ServerRow) -> Iterat
     kind = item_type(item)
     known = _MESSAGE if kind == "message" else ITEMS.get(kind)
     if known is None:
-        yield Violation(join(path, "type"), "item.type", f"Invalid value: {shown(kind)} is no input item type.")
+        yield Violation(join(path, "type"), "item.type", f"Invalid value: {shown(kind)} is not an input item type.")
         return
     yield from check_shape(path, item, known, loose=not row.known_fields_only)
     if kind == "message":

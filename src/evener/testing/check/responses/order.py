@@ -1,7 +1,7 @@
 """How the input items of one Responses request fit together: calls and outputs, reasoning and what follows it, ids.
 
-Sheet sections 3 and 7. With server-side history (`previous_response_id`, `conversation`) or an `item_reference`, half of
-a pair may lie on the server, so pairing is judged only without them.
+Sheet sections 3 and 7. With server-side history (`previous_response_id`, `conversation`) or an `item_reference`, the
+server may have one half of a pair, so pairs are judged only without them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _ANSWERS: Mapping[str, str] = {
     "computer_call_output": "computer_call",
 }
 _CALLS = frozenset(_ANSWERS.values())
-# Items a model produces, so what may follow its reasoning: a call or hosted item of any kind, a message, more reasoning.
+# Items that a model produces, which may therefore follow its reasoning: calls and hosted items, messages, more reasoning.
 _PRODUCED = _CALLS | {
     *("message", "reasoning", "compaction", "tool_search_call", "tool_search_output", "web_search_call"),
     *("file_search_call", "code_interpreter_call", "image_generation_call", "local_shell_call"),
@@ -31,7 +31,7 @@ Item = Mapping[str, object]
 
 
 def check_order(body: Mapping[str, object], row: ServerRow, scope: Scope) -> Iterator[Violation]:
-    """Report items that lack their partner, stand in the wrong place, or appear twice."""
+    """Report items that lack their partner, are misplaced, or are duplicates."""
     listed = [fields(value) for value in items(body.get("input"))]
     yield from _check_duplicates(listed)
     if not _has_remote_history(body, listed):
@@ -87,8 +87,8 @@ def _check_pairs(listed: Sequence[Item]) -> Iterator[Violation]:
 def _check_reasoning(listed: Sequence[Item], *, needs_id: bool) -> Iterator[Violation]:
     """Report a reasoning item that is not directly followed by the item it produced (section 7).
 
-    Recorded: with stored history, a message without id does not count as that item. Calls without id are not recorded either
-    way and pass.
+    Recorded: with stored history, a message without id does not count as that item. There is no recording of calls without
+    id, so they pass.
     """
     for index, item in enumerate(listed):
         if item_type(item) != "reasoning":
@@ -118,7 +118,7 @@ def _follows(after: Item) -> bool:
 
 
 def _check_adjacent(listed: Sequence[Item]) -> Iterator[Violation]:
-    """Report an assistant message between calls and their outputs: only one clone refuses this (section 14) [recorded]."""
+    """Report an assistant message between calls and their outputs: only one clone refuses it (section 14) [recorded]."""
     waiting: dict[str, None] = {}
     for index, item in enumerate(listed):
         kind, call = item_type(item), text(item.get("call_id"))

@@ -1,5 +1,5 @@
-"""Tools, tool choice and text format of one Responses request. Sheet sections 4 and 5. Never looks at calls in the input,
-except to learn which tools were added there."""
+"""Tools, tool choice and text format of one Responses request. Sheet sections 4 and 5. Reads the input
+only for tools that were added there."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ TOOLS: Mapping[str, ObjectShape] = {
 
 
 def check_tools(body: Mapping[str, object], row: ServerRow) -> Iterator[Violation]:
-    """Report what is wrong with the tool list, and with tools that an item adds."""
+    """Report errors in the tool list, and in tools that an item adds."""
     yield from _check_list("tools", body.get("tools"), row)
     for index, item in enumerate(map(fields, items(body.get("input")))):
         if item_type(item) == "additional_tools":
@@ -69,7 +69,7 @@ def _check_list(path: str, tools: object, row: ServerRow) -> Iterator[Violation]
         if not isinstance(value, dict):
             yield Violation(at, "type", "Input should be an object (a tool).")
         elif kind not in TOOLS:
-            yield Violation(join(at, "type"), "tool.type", f"Invalid value: {shown(kind)} is no tool type.")
+            yield Violation(join(at, "type"), "tool.type", f"Invalid value: {shown(kind)} is not a tool type.")
         else:
             yield from _check_tool(at, tool, row)
         name = text(tool.get("name"))
@@ -172,7 +172,7 @@ _FORMATS: Mapping[str, ObjectShape] = {
 
 
 def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
-    """Report a text format of the wrong form, a schema outside the strict subset, and JSON mode without its word."""
+    """Report a text format of the wrong form, a schema outside of the strict subset, and JSON mode without the word "JSON"."""
     form = fields(body.get("text")).get("format")
     if form is None:
         return
@@ -192,7 +192,7 @@ def check_format(body: Mapping[str, object]) -> Iterator[Violation]:
 
 
 def _says_json(body: Mapping[str, object]) -> bool:
-    """True if the input says "json" in any letter case; history on the server may say it too, so it counts as said."""
+    """True if the input says "json" in any letter case; history on the server may say it, too, so it counts."""
     given = body.get("input")
     elsewhere = any(body.get(name) is not None for name in ("previous_response_id", "conversation", "prompt"))
     return elsewhere or says_json([{"content": given}] if isinstance(given, str) else given)
