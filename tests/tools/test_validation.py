@@ -69,6 +69,7 @@ CASES: list[tuple[Schema, object, str]] = [
     ({"if": {"minimum": 5}, "then": {"multipleOf": 5}, "else": {"maximum": 1}}, 3, "the arguments: must be at most 1; found 3"),
     ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, 1, "the arguments: expected a string, found a number"),
     ({"$ref": "#/definitions/a~1b", "definitions": {"a/b": {"type": "null"}}}, None, ""),
+    ({"$ref": "#/$defs%2Fcity", "$defs": {"city": CITY}}, {"town": 1}, "town: unknown field; the fields are city"),
     ({"format": "date"}, "2026-02-31", 'the arguments: must be a date such as "2026-01-31"; found "2026-02-31"'),
     ({"format": "uuid"}, "12345678-1234-5678-1234-567812345678", ""),
     ({"format": "decimal"}, "12.50", ""),
@@ -199,6 +200,7 @@ def test_what_is_not_enforced_is_named(schema: Schema, named: str) -> None:
         {"dependentSchemas": {"a": {"$ref": "#"}}},
         {"if": {}, "else": {"$ref": "#"}},
         {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+        {"$ref": "#/$defs%2Fa", "$defs": {"a": {"not": {"$ref": "#/$defs%2Fa"}}}},
     ],
     ids=json.dumps,
 )

@@ -158,14 +158,17 @@ def inside(value: object) -> list[object]:
 
 
 def resolve_pointer(root: Mapping[str, object], reference: str) -> object:
-    """Return the value that a JSON pointer such as `#/$defs/City` refers to; None for any other reference."""
+    """Return the value that a JSON pointer such as `#/$defs/City` refers to; None for any other reference.
+
+    The fragment is decoded before it is split (RFC 6901, section 6), so `%2F` separates two steps.
+    """
     if reference != "#" and not reference.startswith("#/"):
         return None
     from urllib.parse import unquote
 
     found: object = root
-    for step in reference[1:].split("/")[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
+    for step in unquote(reference[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
         match found:
             case dict():
                 found = found.get(name)
