@@ -297,8 +297,9 @@ def test_a_fork_at_a_message_goes_on_from_there(home: Home) -> None:
     branch = home.run("fork", thread, "--at", first["message"]["id"]).stdout.decode().strip()
     shown = json.loads(home.run("show", branch, "--json").stdout)
     assert (shown["parent"], shown["parent_seq"], shown["thread"]) == (thread, first["number"], thread)
-    wrong = home.run("fork", thread, "--at", "999")
-    assert (wrong.returncode, wrong.stdout) == (2, b"")
+    for place in ("0", "z"):  # no event and no message: ids are hexadecimal
+        wrong = home.run("fork", thread, "--at", place)
+        assert (wrong.returncode, wrong.stdout) == (2, b"")
 
 
 # title and tag
