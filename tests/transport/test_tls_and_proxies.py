@@ -186,7 +186,7 @@ def test_the_environment_can_be_left_out_by_host_or_altogether(monkeypatch: pyte
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("status", "said"), [(407, "wants credentials"), (403, "NO_PROXY")])
+@pytest.mark.parametrize(("status", "said"), [(407, "requires credentials"), (403, "NO_PROXY")])
 def test_a_proxy_that_refuses_is_named(certificates: Certificates, status: int, said: str) -> None:
     async def main() -> str:
         async with proxying(status=status) as proxy, HttpTransport(proxy=proxy.url, ca_file=certificates.ca_file) as http:

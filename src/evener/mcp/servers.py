@@ -354,7 +354,7 @@ class McpServers:
         self, server: McpServer, key: str, owner: str, begin: Callable[[HeldCall], Awaitable[Envelope]]
     ) -> HeldCall | None:
         """Return the open call of this key, or start a new one."""
-        calls = self._held(server)
+        calls = self._get_calls(server)
         return calls.find(key) or await calls.begin(key, owner, begin)
 
     async def _call(
@@ -408,7 +408,7 @@ class McpServers:
             return {}
         from evener.mcp.held_calls import answer_elicitation, ask_elicitation, ask_sampling
 
-        put = self._held(server).put if server.elicitation or server.sampling else None
+        put = self._get_calls(server).put if server.elicitation or server.sampling else None
         made: _Callbacks = {}
         if self._answer is not None:
             made["elicit"] = answer_elicitation(server.name, self._answer)
@@ -418,7 +418,7 @@ class McpServers:
             made["sample"] = ask_sampling(server.name, put)
         return made
 
-    def _held(self, server: McpServer) -> HeldCalls:
+    def _get_calls(self, server: McpServer) -> HeldCalls:
         from evener.mcp.held_calls import HeldCalls
 
         if server.name not in self._calls:
@@ -427,7 +427,7 @@ class McpServers:
         return self._calls[server.name]
 
     async def _find_held(self, server: McpServer, key: str) -> HeldCall | None:
-        return self._held(server).find(key)
+        return self._get_calls(server).find(key)
 
     async def _converse(self, held: HeldCall, server: McpServer, key: str) -> Envelope:
         """Ask each question of a call until its result arrives. Runs on the event loop of the run."""
@@ -438,10 +438,10 @@ class McpServers:
                 found = await self._loop.run(held.next())
             except asyncio.CancelledError:
                 self._loop.submit(held.cancel())
-                self._held(server).forget(key)
+                self._get_calls(server).forget(key)
                 raise
             if isinstance(found, Envelope):
-                self._held(server).forget(key)
+                self._get_calls(server).forget(key)
                 return found
             given = await put_question(found.question, found.number, key)
             if isinstance(given, Envelope):

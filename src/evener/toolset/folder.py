@@ -149,7 +149,7 @@ class RootFolder:
         above, _, name = real.rpartition("/")
         if name in ("", ".", ".."):
             raise PathRefused(f"{path} is no name for a file.")
-        with self._made(above or ".") as (parent, place):
+        with self._make_folder(above or ".") as (parent, place):
             real = name if place == "." else f"{place}/{name}"
             self._judge(real, "write")
             _replace(parent, name, body, shown=path, fresh=mode)
@@ -168,7 +168,7 @@ class RootFolder:
                 raise _refusal(path, error) from None
 
     @contextmanager
-    def _made(self, path: str) -> Iterator[tuple[int, str]]:
+    def _make_folder(self, path: str) -> Iterator[tuple[int, str]]:
         """Open a folder. Create it and the folders above it if they are missing."""
         try:
             with self._handle(path, "write") as found:
@@ -179,7 +179,7 @@ class RootFolder:
         above, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
             raise PathRefused(f"{path} is no name for a folder.")
-        with self._made(above or ".") as (parent, _):
+        with self._make_folder(above or ".") as (parent, _):
             try:
                 os.mkdir(name, dir_fd=parent)
             except FileExistsError:

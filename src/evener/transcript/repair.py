@@ -225,7 +225,7 @@ def _find_alone(
     alone, begun = _find_unpaired(messages, awaited)
     waiting: set[str] = set()
     if in_flight and not _has_spoken(messages, alone):
-        waiting = set(begun) & _closed_by(coming) if coming else set(begun if _may_go_on(messages, alone) else ())
+        waiting = set(begun) & _find_closed(coming) if coming else set(begun if _may_go_on(messages, alone) else ())
     given_up = {place for id, place in begun.items() if place and id not in waiting}
     if _has_spoken(messages, given_up):  # their lines are words, and after words nothing waits
         waiting, given_up = set(), {place for place in begun.values() if place}
@@ -270,7 +270,7 @@ def _may_go_on(messages: Sequence[Message], lines: set[Place]) -> bool:
     return last.role != "assistant" or paused
 
 
-def _closed_by(message: Message) -> set[str]:
+def _find_closed(message: Message) -> set[str]:
     return {block.closes for block in message.blocks if isinstance(block, HostedBlock)}
 
 

@@ -83,7 +83,7 @@ def cut_head(place: str) -> WireError:
 def proxy_refused(status: int, place: str) -> ConnectFailed:
     """Return the error for a proxy that opens no tunnel."""
     if status == 407:
-        advice = "It wants credentials: write them into its address, as in http://user:password@host:port."
+        advice = "It requires credentials: write them into its address, as in http://user:password@host:port."
     else:
         advice = "Check that it may reach this host, or name the host in NO_PROXY."
     return ConnectFailed(f"The proxy on the way to {place} answered HTTP {status} instead of connecting. {advice}")
@@ -485,7 +485,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def fit(self) -> bool:
-        """True if an exchange may begin: the socket has no unread bytes, which would be taken for its response."""
+        """True if an exchange may begin: the socket has no unread bytes, which would be read as its response."""
         return not self._lost and self._look is not None and not self._look()
 
     def abort(self) -> None:
@@ -543,7 +543,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost:
             return
         if self._terms is None:
-            self.abort()  # no exchange is open: these bytes would be taken for the next one's response
+            self.abort()  # no exchange is open: these bytes would be read as the next one's response
             return
         self._since = self._loop.time()
         try:

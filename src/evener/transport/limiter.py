@@ -320,7 +320,7 @@ class Slot(msgspec.Struct, eq=False):
             tables.recount(id, tokens)
 
     def _past(self) -> "Slot":
-        """Return a copy that stands for the earlier call in the window."""
+        """Return a copy that represents the earlier call in the window."""
         return Slot(self._limiter, self.tokens, self._within, self.at, True)
 
 

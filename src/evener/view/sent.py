@@ -210,7 +210,11 @@ def _notes(recorded: str, *, exact: bool, other: bool) -> tuple[str, ...]:
         return ()
     if not recorded:
         return ("The log has no digest of this request, so it is not known whether these are the bytes that were sent.",)
-    return ("These are not the bytes that were sent: their digest differs. The log does not hold the settings of the harness.",)
+    text = (
+        "These are not the bytes that were sent: their digest differs. The log does not have the settings of the harness: give "
+        "the harness to the viewer, as with `evener view --harness`."
+    )
+    return (text,)
 
 
 # Differences.

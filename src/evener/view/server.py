@@ -329,7 +329,7 @@ class Viewer:
         if not asked:
             return None
         answer = (state.reply.output or state.reply.message.text) if state.reply else ""
-        shown = [_shown_approval(key, one, answer if one.interrupt == "output" else "") for key, one in asked.items()]
+        shown = [_show_approval(key, one, answer if one.interrupt == "output" else "") for key, one in asked.items()]
         title = line.title or (line.seen.prompt if line.seen else "")
         return {"thread": line.thread, "log": line.log, "title": title, "asked": shown}
 
@@ -461,7 +461,7 @@ class RunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
 
 
-def _shown_approval(key: str, approval: Approval, answer: str) -> dict[str, object]:
+def _show_approval(key: str, approval: Approval, answer: str) -> dict[str, object]:
     """Return the part of an approval that a page shows: all of it, or, if it is too large, enough to reject it."""
     call = approval.call
     size = len(call.raw) + len(call.name) if call else len(answer)

@@ -262,7 +262,7 @@ def read_failure(frame: bytes) -> Failed:
 
 
 def _explain_redirect(status: int, headers: Mapping[str, str]) -> str:
-    """Explain a redirect; empty for any other status. The query of its target may hold a secret and is left out."""
+    """Explain a redirect; empty for any other status. The query of its target may contain a secret and is left out."""
     if not 300 <= status < 400:
         return ""
     target = re.split(r"[?#]", headers.get("location", ""))[0][:200]

@@ -120,7 +120,7 @@ def _check_closed(path: str, node: Mapping[str, object], dialect: StrictMode) ->
 def _check_values(path: str, node: Mapping[str, object], dialect: StrictMode) -> Iterator[Violation]:
     values = [*items(node.get("enum")), node.get("const")]
     if dialect.primitive_enums and any(isinstance(value, dict | list) for value in values):
-        yield Violation(path, "schema.enum", "enum and const may only hold strings, numbers, booleans or null.")
+        yield Violation(path, "schema.enum", "enum and const may only have strings, numbers, booleans or null.")
     form = text(node.get("format"))
     if dialect.formats is not None and form and form not in dialect.formats:
         yield Violation(join(path, "format"), "schema.format", f"String format {shown(form)} is not supported.")

@@ -136,13 +136,13 @@ class BrowserComputer:
                 await self._point(page, action)
             case a.Scroll(dx, dy, at, keys):
                 await self._move(page, at)
-                async with _held(page, keys):
+                async with _hold_keys(page, keys):
                     await page.mouse.wheel(dx, dy)
             case a.Type(text):
                 await page.keyboard.type(text)
             case a.Keypress(keys, repeat, seconds):
                 for _ in range(repeat):
-                    async with _held(page, keys):
+                    async with _hold_keys(page, keys):
                         await page.wait_for_timeout(seconds * 1000)
             case a.Delay(seconds):
                 await page.wait_for_timeout(seconds * 1000)
@@ -167,7 +167,7 @@ class BrowserComputer:
             await self._navigate(page, button)
             return
         await self._move(page, action.at)
-        async with _held(page, action.keys):
+        async with _hold_keys(page, action.keys):
             for number in range(1, action.count + 1):
                 await page.mouse.down(button=button, click_count=number)
                 await page.mouse.up(button=button, click_count=number)
@@ -183,7 +183,7 @@ class BrowserComputer:
 
     async def _drag(self, page: "Page", path: tuple[a.Point, ...], keys: tuple[str, ...]) -> None:
         await self._move(page, path[0])
-        async with _held(page, keys):
+        async with _hold_keys(page, keys):
             await page.mouse.down()
             for point in path[1:]:
                 await self._move(page, point)
@@ -274,7 +274,7 @@ class BrowserComputer:
 
 
 @asynccontextmanager
-async def _held(page: "Page", keys: Iterable[str]) -> AsyncIterator[None]:
+async def _hold_keys(page: "Page", keys: Iterable[str]) -> AsyncIterator[None]:
     """Hold keys down during the block."""
     named = [KEYS.get(key.lower(), key) for key in keys]
     for key in named:

@@ -35,7 +35,7 @@ class _Details(msgspec.Struct, gc=False):
 
 
 class _Counts(msgspec.Struct, gc=False):
-    """Token counts. An absent field leaves the last count as it is."""
+    """Token counts. If a field is absent, the previous count stays."""
 
     input_tokens: Count = None
     cache_creation_input_tokens: Count = None

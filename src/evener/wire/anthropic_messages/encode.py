@@ -448,7 +448,7 @@ def _reasoning(out: ExchangeWriter, block: ReasoningBlock, message: Message) -> 
 
 
 def _replay(out: ExchangeWriter, block: ReasoningBlock, message: Message) -> tuple[str, Body | None]:
-    """Return why a thinking block cannot go back (empty if it can), and the block to send."""
+    """Return why a thinking block cannot be sent back (empty if it can), and the block to send."""
     quirks = out.quirks
     if out.mute:
         return out.mute, None

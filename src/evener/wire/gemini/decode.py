@@ -532,7 +532,7 @@ class _Turn(msgspec.Struct, gc=False):
             found.append(ReasoningDelta(self.index, part.text))
 
     def any_part(self, raw: msgspec.Raw, found: list[d.Delta]) -> None:
-        """Read a part of any kind. A part of unknown form is kept as it is."""
+        """Read a part of any kind. A part of unknown form is kept unchanged."""
         own = fields(raw)
         try:
             self.part(_parts.decode(raw), found)

@@ -130,7 +130,7 @@ def ours(own: Raws) -> Raws:
 
 
 def named_fields(own: Raws) -> list[str]:
-    """Return the names of the fields that a seal of any wire holds for its provider."""
+    """Return the names of the provider's fields in a seal of any wire."""
     kept = ours(own)
     names: list[str] = []
     for name, value in own.items():

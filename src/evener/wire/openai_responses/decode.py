@@ -464,12 +464,12 @@ class _Turn(msgspec.Struct, gc=False):
                 self.open.add(number)
                 self._begin_call(number, item.call_id, item.name, found)
             elif item is None:
-                raise _lacking("response.output_item.added", "item")
+                raise _describe_missing("response.output_item.added", "item")
         elif type(event) is _ItemEnded:
             self._complete_plain(event, frame, found)
         elif type(event) is Completed:
             if event.response is None:
-                raise _lacking("response.completed", "response")
+                raise _describe_missing("response.completed", "response")
             self._end(event.response, frame, "completed", found)
             return True
         elif type(event) is Created:
@@ -531,7 +531,7 @@ class _Turn(msgspec.Struct, gc=False):
     def _begin(self, event: AnyEvent, found: list[d.Delta]) -> None:
         """Begin an item of any form. Only the beginning of a call has data that is needed."""
         if event.item in NONE:
-            raise _lacking(event.type, "item")
+            raise _describe_missing(event.type, "item")
         kind, number = read_name(event.item).type, self._place(self.moved.get(event.output_index, event.output_index))
         if kind == "function_call":
             call = read_call(event.item)
@@ -729,11 +729,11 @@ def decoder(quirks: Quirks) -> StreamDecoder:  # noqa: ARG001 - every codec's de
 
 def _response_of(event: AnyEvent) -> _Response:
     if event.response in NONE:
-        raise _lacking(event.type, "response")
+        raise _describe_missing(event.type, "response")
     return read_response(event.response)
 
 
-def _lacking(kind: str, what: str) -> msgspec.ValidationError:
+def _describe_missing(kind: str, what: str) -> msgspec.ValidationError:
     return msgspec.ValidationError(f"a {kind} event without its {what}")
 
 

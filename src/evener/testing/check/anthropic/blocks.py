@@ -135,14 +135,14 @@ def check_blocks(path: str, content: object, role: str, scope: Scope) -> Iterato
         known = BLOCKS.get(kind)
         if known is None:
             yield from _refuse_unknown(at, value)
-        elif role not in known.roles or (role == "assistant" and _document_refused(kind, scope)):
+        elif role not in known.roles or (role == "assistant" and _refuses_document(kind, scope)):
             yield Violation(at, "block.role", f"'{kind}' blocks are not permitted in {role} messages.")
         else:
             yield from _check_block(at, fields(value), known, scope)
             yield from _check_user_citations(at, value, role, scope)
 
 
-def _document_refused(kind: str, scope: Scope) -> bool:
+def _refuses_document(kind: str, scope: Scope) -> bool:
     """True if the API refuses a document directly inside an assistant message: only the newer version does (section 0)."""
     return kind == "document" and scope.api_version == STRICT_VERSION
 
@@ -185,7 +185,7 @@ def _check_user_citations(path: str, value: object, role: str, scope: Scope) -> 
 def _check_source(path: str, block: Mapping[str, object], scope: Scope) -> Iterator[Violation]:
     source = fields(block.get("source"))
     at, kind, known = join(path, "source"), text(source.get("type")), SOURCES[text(block.get("type"))]
-    if kind not in known or (kind == "file" and _files_refused(scope)):
+    if kind not in known or (kind == "file" and _refuses_files(scope)):
         allowed = ", ".join(f"'{name}'" for name in known)
         message = f"Input tag {shown(kind)} found using 'type' does not match any of the expected tags: {allowed}"
         yield Violation(at, "source.type", message)
@@ -194,7 +194,7 @@ def _check_source(path: str, block: Mapping[str, object], scope: Scope) -> Itera
     yield from _check_nested(join(at, "content"), source.get("content"), _IN_DOCUMENT, scope)
 
 
-def _files_refused(scope: Scope) -> bool:
+def _refuses_files(scope: Scope) -> bool:
     """True if a `file` source lacks the beta header that the older version requires.
 
     The recordings have one body with a 400 (sent without that header) and with a 200, so the body alone does not decide: the

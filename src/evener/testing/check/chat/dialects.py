@@ -21,8 +21,8 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     `known_only` refuses unknown fields and part types, `typed` requires a `type` on tools, calls and choices,
     `filled_content` refuses an empty content array even beside tool calls and an empty list of calls, `filled_answers` an
     assistant message whose text is empty, `filled_tools` an empty tool list, `filled_text` an empty text in a list.
-    `strict_schemas` holds strict schemas to OpenAI's subset. `call_id` is a pattern for every call id; `after_tool` and `last`
-    are the roles that may be there (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
+    `strict_schemas` checks strict schemas against OpenAI's subset. `call_id` is a pattern for every call id. `after_tool` and
+    `last` are the roles that may be there (`None`: any). `refused` fields and `exclusive` pairs of them are errors.
 
     `efforts` lists, by model, the accepted reasoning efforts; the first match applies. `routed_reasoning` checks the object
     `reasoning` of a server that passes requests on to others. `thinks` and `always_thinks` are patterns of models that reason

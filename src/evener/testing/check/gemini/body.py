@@ -15,7 +15,7 @@ from evener.testing.check.scope import Scope
 from evener.testing.check.shape import Violation, join, text
 
 _PATH = "generationConfig"
-# Section 2 wants a temperature above 0; 0 is recorded as accepted. The other ends are the provider's documented ones.
+# Section 2 requires a temperature above 0; 0 is recorded as accepted. The other limits are those that the provider documents.
 _RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "topP": (0, 1),

@@ -1,7 +1,7 @@
 """The two schema forms of a generateContent request. Sheet section 4, "Schema subset". Walks with a stack.
 
-`parameters` and `responseSchema` hold Google's own Schema message, where an unknown keyword is an unknown name;
-`parametersJsonSchema` and `responseJsonSchema` hold JSON Schema, of which unsupported keywords are ignored. Values under
+`parameters` and `responseSchema` contain Google's own Schema message, where an unknown keyword is an unknown name;
+`parametersJsonSchema` and `responseJsonSchema` contain JSON Schema, of which unsupported keywords are ignored. Values under
 `enum`, `default` and `example` are data and are never walked.
 """
 
