@@ -5,7 +5,7 @@ removes.
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 
 import msgspec
@@ -63,6 +63,9 @@ KEY_PREFIXES = tuple(
 )
 PREFIX_END = re.compile(f"_(?<=(?:{'|'.join(sorted({prefix[-2:] for prefix in KEY_PREFIXES}))})_)")
 
+KEPT = 4_096
+"""Characters of a text whose search for words of keys is remembered."""
+
 CONTENT = attrgetter("content")
 
 
@@ -92,9 +95,9 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
 
 def list_texts(spans: Iterable[TraceSpan], more: Iterable[Attribute] = ()) -> list[str]:
     """Return all texts of the spans but what was said, and the texts in more values, each once."""
-    found = set(more)
+    found = dict.fromkeys(more)
     for span in spans:
-        found.update(span.attributes.values(), (span.name, span.error))
+        found.update(dict.fromkeys((*span.attributes.values(), span.name, span.error)))
     return texts_in(found)
 
 
@@ -112,9 +115,13 @@ def may_hold_secrets(texts: Sequence[str], ids: Sequence[str] = ()) -> bool:
 
 def may_look_like_key(text: str, ids: str = "") -> bool:
     """True if one of the shapes may be in this text of ASCII letters, or in these ids. False is certain."""
-    whole = f"{text}\n{ids}"
     if ids.encode().translate(None, ID_CHARACTERS):
-        text = whole
+        return _has_key_word(f"{text}\n{ids}")
+    return (_has_key_word if len(text) > KEPT else _know_key_word)(text) or _has_key_prefix(ids)
+
+
+def _has_key_word(text: str) -> bool:
+    """True if the text holds what every key has."""
     for word in KEY_WORDS:
         if word in text:
             return True
@@ -122,9 +129,18 @@ def may_look_like_key(text: str, ids: str = "") -> bool:
     for word in CASELESS_KEY_WORDS:
         if word in lower:
             return True
-    if "xox" in whole or ("A" in whole and any([word in whole for word in AMAZON_AND_GOOGLE])):
+    return _has_key_prefix(text)
+
+
+_know_key_word = lru_cache(64)(_has_key_word)
+"""The same for a text that is searched again and again: most runs of a process have the same names, tools and models."""
+
+
+def _has_key_prefix(text: str) -> bool:
+    """True if the text holds what every key has that consists of letters, digits, `-` and `_` alone."""
+    if "xox" in text or ("A" in text and any([word in text for word in AMAZON_AND_GOOGLE])):
         return True
-    marked = whole.replace("-", "_")  # searching for each prefix would take longer
+    marked = text.replace("-", "_")  # searching for each prefix would take longer
     return PREFIX_END.search(marked) is not None and any([part.endswith(KEY_PREFIXES) for part in marked.split("_")])
 
 

@@ -87,12 +87,10 @@ class SpanLine(msgspec.Struct, gc=False):
     attributes: AnswerAttributes | CallAttributes
 
 
-def share(values: Mapping[str, Attribute]) -> Raw:
+def share(values: Mapping[str, Attribute]) -> bytes:
     """Return fields with these values as the value of the first of them, with which the others go on."""
-    if not values:
-        return Raw()
     name = next(iter(values))
-    return Raw(ENCODER.encode(values)[len(name) + 4 : -1])
+    return ENCODER.encode(values)[len(name) + 4 : -1]
 
 
 def own_attributes(said: AnswerAttributes | CallAttributes) -> dict[str, Attribute]:
@@ -108,10 +106,11 @@ def _names_of(kind: type[AnswerAttributes | CallAttributes]) -> tuple[str, ...]:
 
 def texts_in(values: Iterable[Attribute]) -> list[str]:
     """Return all texts in values of attributes."""
-    values = list(values)
-    texts = [one for one in values if type(one) is str]
+    texts: list[str] = []
     for one in values:
-        if type(one) is tuple:
+        if type(one) is str:
+            texts.append(one)
+        elif type(one) is tuple:
             texts += one
     return texts
 

@@ -182,14 +182,14 @@ def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
 
     found: list[TraceSpan | SpanLine] = []
     others: list[TraceSpan] = []
-    shared: set[Attribute] = set()
+    shared: dict[Attribute, None] = {}
     ids: list[str] = []
     for run in runs:
         lines, spans, values, named = fold_lines(**_arguments(run))
         ended = [span for span in spans if span.end]
         found += sorted([*ended, *lines], key=SEQ)
-        others += ended
-        shared.update(values)
+        others += [span for span in ended if span.kind != "agent"]
+        shared |= dict.fromkeys(values)
         ids += named
     return spans_of(runs, content=False) if may_hold_secrets(list_texts(others, shared), ids) else found
 

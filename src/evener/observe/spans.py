@@ -7,15 +7,19 @@ pause before a retry. Past runs give the same spans with the same ids as live on
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
 
 from evener import events as ev
+from evener.events import CallFinished, CallStarted, ModelCalled, Replied
 from evener.observe import conventions as names
 from evener.observe.conventions import Attribute, SpanKind, finish_reasons
 from evener.observe.lines import (
+    ENCODER,
     OPEN,
     SEQ,
     AnswerAttributes,
@@ -35,11 +39,13 @@ ABOUT = 1_000
 """Characters of a tool's description."""
 
 
+THREAD = "gen_ai.conversation.id"
 PREVIOUS = "gen_ai.request.previous_response.id"
 CALL = "gen_ai.tool.call.id"
 ANSWERING = ("gen_ai.response.model", "server.address", "server.port")
 NOTHING_KNOWN = (UNSET, UNSET, UNSET)
 NO_USAGE = Usage()
+NOTHING = Raw()
 
 GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
 """What can stand first in a log after a run had stopped."""
@@ -88,8 +94,21 @@ def fold_lines(
     return fold.lines, fold.spans, fold.shared, fold.named
 
 
+class _Words(msgspec.Struct, frozen=True):
+    """What all spans of one model, or of one tool, have in common in any run.
+
+    As JSON: `named` are kind and name, up to the trace; `encoded` are the attributes without the name of the first.
+    """
+
+    kind: SpanKind
+    name: str
+    attributes: dict[str, Attribute]
+    named: bytes
+    encoded: bytes
+
+
 class _Common(msgspec.Struct, frozen=True):
-    """What all spans of one model, or of one tool, have in common. The attributes are copied, never changed.
+    """The same in one run. The attributes are copied, never changed.
 
     As JSON: kind, name and trace; the attributes before and after the one in the middle that each call has for itself.
     """
@@ -99,7 +118,24 @@ class _Common(msgspec.Struct, frozen=True):
     attributes: dict[str, Attribute]
     named: Raw
     before: Raw
-    after: Raw
+    after: Raw = NOTHING
+
+
+@lru_cache(256)
+def _model_words(model: str) -> _Words:
+    attributes = names.model_attributes(model)
+    return _encode_words("model", str(attributes["gen_ai.request.model"]), attributes)
+
+
+@lru_cache(256)
+def _tool_words(tool: str) -> _Words:
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool, "gen_ai.tool.type": "function"}
+    return _encode_words("tool", tool, about)
+
+
+def _encode_words(kind: SpanKind, what: str, attributes: Mapping[str, Attribute]) -> _Words:
+    name = names.name_span(kind, what)
+    return _Words(kind, name, dict(attributes), share({"kind": kind, "name": name, "trace": ""})[:-1], share(attributes))
 
 
 _Open = tuple[int, float, str, _Common, str | UnsetType, dict[str, str] | None]
@@ -163,6 +199,7 @@ class _SpanFold:
         match event:
             case ev.Opened():
                 self.thread = event.thread
+                self.named.append(self.thread)
                 self._agent = self._agent or event.harness.rpartition("/")[2]
             case ev.Configured():
                 self._tools, self._system = event.tools, event.system
@@ -173,6 +210,7 @@ class _SpanFold:
         if config is not None:
             self.open(config)
         self.thread = thread or self._log
+        self.named.append(self.thread)
 
     def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
         """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
@@ -201,20 +239,20 @@ class _SpanFold:
     def _take_all(self, events: Sequence[ev.Event], first: int) -> None:
         """Take events, most of which are of four types."""
         for seq, event in enumerate(events, first):
-            if type(event) is ev.ModelCalled:
+            if type(event) is ModelCalled:
                 self._called(seq, event)
-            elif type(event) is ev.Replied:
+            elif type(event) is Replied:
                 self._replied(event)
-            elif type(event) is ev.CallStarted:
+            elif type(event) is CallStarted:
                 self._started(seq, event)
-            elif type(event) is ev.CallFinished:
+            elif type(event) is CallFinished:
                 self._finished(event)
             else:
                 TAKES[type(event)](self, seq, event)
 
     def _set_ids(self) -> None:
         """Hash what the ids of lines are made of, unless all are ids whose first digits are taken, which they have already."""
-        if not are_ids(self._ids):
+        if self._ids and not are_ids(self._ids):
             for line, what in zip(self.lines[-len(self._ids) :], self._ids, strict=True):
                 line.span = span_id(self._run, what)
         self._ids = []
@@ -245,18 +283,22 @@ class _SpanFold:
         outer = parse_traceparent(event.trace) if event.trace else None
         self._run, self._usages, self._cost = event.run, [], Decimal(0)
         self._settings, self._models, self._called_tools = event.settings, {}, {}
-        self._trace, self._own = outer.trace if outer else trace_id(event.run), span_id(event.run)
-        self._parent = self._own
+        self._trace = outer.trace if outer else trace_id(event.run)
+        self._own = self._parent = event.run[:16] if self._trace == event.run else span_id(event.run)
         about: dict[str, Attribute] = {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.conversation.id": self.thread,
+            THREAD: self.thread,
             "evener.run.id": event.run,
             "evener.log.id": self._log,
         }
+        name = "invoke_agent"
         if self._agent:
+            name = names.name_span("agent", self._agent)
             about["gen_ai.agent.name"] = self._agent
+        self.named += (self.thread, event.run, self._log)
+        self.shared += (name, self._agent)
         self._root = TraceSpan(
-            kind="agent", name=names.name_span("agent", self._agent), trace=self._trace, span=self._own,
+            kind="agent", name=name, trace=self._trace, span=self._own,
             parent=outer.span if outer else "", start=event.at, seq=seq, attributes=about,
         )  # fmt: skip
         self.spans.append(self._root)
@@ -275,6 +317,7 @@ class _SpanFold:
         root.end = event.at
         names.add_usage(root.attributes, _sum_usages(self._usages))
         root.attributes["evener.stop"] = event.cause
+        self.shared.append(event.cause)
         root.attributes["evener.cost.usd"] = float(self._cost)
         if event.cause in ("provider_error", "unexpected"):
             root.error = event.cause
@@ -312,22 +355,23 @@ class _SpanFold:
 
     def _describe_model(self, model: str) -> _Common:
         """Return what the requests of this run to a model have in common. The first model that is asked is that of the run."""
-        asked = names.model_attributes(model)
-        said = {**asked, "gen_ai.conversation.id": self.thread}
+        words = _model_words(model)
+        own: dict[str, Attribute] = {THREAD: self.thread}
         if self._settings is not None:
-            said |= names.settings_attributes(self._settings)
+            settings = names.settings_attributes(self._settings)
+            own |= settings
+            self.shared += settings.values()
+        self.shared += (words.name, *words.attributes.values())
         if self._root is not None and "gen_ai.request.model" not in self._root.attributes:
-            self._root.attributes["gen_ai.provider.name"] = asked["gen_ai.provider.name"]
-            self._root.attributes["gen_ai.request.model"] = asked["gen_ai.request.model"]
-        common = self._models[model] = self._share("model", str(asked["gen_ai.request.model"]), said)
+            self._root.attributes["gen_ai.provider.name"] = words.attributes["gen_ai.provider.name"]
+            self._root.attributes["gen_ai.request.model"] = words.attributes["gen_ai.request.model"]
+        before = Raw(b"%b,%b" % (words.encoded, ENCODER.encode(own)[1:-1]))
+        common = self._models[model] = _Common("model", words.name, words.attributes | own, self._name(words), before)
         return common
 
-    def _share(self, kind: SpanKind, what: str, said: dict[str, Attribute]) -> _Common:
-        name, each = names.name_span(kind, what), list(said.items())
-        middle = list(said).index(CALL) if CALL in said else len(each)
-        self.shared += (name, *said.values())
-        named: dict[str, Attribute] = {"kind": kind, "name": name, "trace": self._trace}
-        return _Common(kind, name, said, *map(share, (named, dict(each[:middle]), dict(each[middle + 1 :]))))
+    def _name(self, words: _Words) -> Raw:
+        """Return kind, name and trace."""
+        return Raw(b'%b%b"' % (words.named, self._trace.encode()))
 
     def _say(self, event: ev.ModelCalled) -> dict[str, str]:
         """Return what is new in this request: what came before is in the spans before it."""
@@ -411,7 +455,7 @@ class _SpanFold:
     def _shortened(self, seq: int, event: ev.Compacted | ev.CompactionFailed | ev.Evicted) -> None:
         """Add a span from the event before to this one: the log says when a context was shortened, not since when."""
         name = names.name_span("compaction", "eviction" if isinstance(event, ev.Evicted) else "")
-        about: dict[str, Attribute] = {"gen_ai.conversation.id": self.thread, "evener.compaction.cause": event.cause}
+        about: dict[str, Attribute] = {THREAD: self.thread, "evener.compaction.cause": event.cause}
         since = self._events[seq - self._first - 1].at if seq > self._first else 0.0
         span = self._begin("compaction", seq, since or event.at, name, about, f"compaction {seq}")
         span.end = event.at
@@ -454,18 +498,17 @@ class _SpanFold:
 
     def _describe_tool(self, name: str) -> _Common:
         """Return what the calls of a tool have in common. Each call puts its own id in."""
-        said: dict[str, Attribute] = {
-            "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
-            "gen_ai.tool.type": "function",
-            CALL: "",
-            "gen_ai.conversation.id": self.thread,
-        }
+        words = _tool_words(name)
+        own: dict[str, Attribute] = {THREAD: self.thread}
         for tool in self._tools:
             if tool.name == name and tool.description:
-                said["gen_ai.tool.description"] = names.cut_text(tool.description, ABOUT)
+                own["gen_ai.tool.description"] = about = names.cut_text(tool.description, ABOUT)
+                self.shared.append(about)
                 break
-        common = self._called_tools[name] = self._share("tool", name, said)
+        self.shared += (words.name, *words.attributes.values())
+        said = words.attributes | {CALL: ""} | own
+        before, after = Raw(words.encoded), Raw(share(own))
+        common = self._called_tools[name] = _Common("tool", words.name, said, self._name(words), before, after)
         return common
 
     def _finished(self, event: ev.CallFinished) -> None:
@@ -557,11 +600,4 @@ TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
 
 def _sum_usages(usages: list[Usage]) -> Usage:
     """Return their sum. `+` would make and check a value for each."""
-    return Usage(
-        sum([usage.input_total for usage in usages]),
-        sum([usage.uncached for usage in usages]),
-        sum([usage.cache_read for usage in usages]),
-        sum([usage.cache_write for usage in usages]),
-        sum([usage.output_total for usage in usages]),
-        sum([usage.reasoning for usage in usages]),
-    )
+    return Usage(*map(sum, zip(*map(astuple, usages), strict=True)))
