@@ -151,9 +151,16 @@ def moved_with_its_folder(path: Path) -> None:
     path.parent.rename(path.parent.with_name("elsewhere"))
 
 
+def moved_with_the_folder_above(path: Path) -> None:
+    path.parent.parent.rename(path.parent.parent.with_name("elsewhere"))
+
+
 LATER = ACCIDENTS | {
-    act.__name__: act for act in (without_its_locks, with_another_log, linked_from_another_folder, moved_with_its_folder)
-}
+    act.__name__: act
+    for act in (
+        without_its_locks, with_another_log, linked_from_another_folder, moved_with_its_folder, moved_with_the_folder_above,
+    )
+}  # fmt: skip
 
 
 def let_time_pass(folder: Path) -> None:
@@ -164,11 +171,27 @@ def let_time_pass(folder: Path) -> None:
         probe.touch()
 
 
+def refuse_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no folder be opened but to be synced, as on Windows."""
+    open_file = os.open
+
+    def refuse(path: str | Path, flags: int, *more: int, **how: int) -> int:
+        if Path(path).is_dir() and flags == getattr(os, "O_PATH", -1):
+            raise PermissionError(path)
+        return open_file(path, flags, *more, **how)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
 @pytest.mark.parametrize("accident", LATER)
+@pytest.mark.parametrize("opens_folders", [True, False])
 def test_accidents_are_noticed_when_the_folder_had_not_changed_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accident: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accident: str, *, opens_folders: bool
 ) -> None:
-    path = tmp_path / "folder" / "evener.db"
+    path = tmp_path / "above" / "folder" / "evener.db"
+    path.parent.mkdir(parents=True)
+    if not opens_folders:
+        refuse_folders(monkeypatch)
     monkeypatch.setattr(identity, "SETTLED", 0.0)
     store = SqliteStore(path)
 
@@ -178,6 +201,7 @@ def test_accidents_are_noticed_when_the_folder_had_not_changed_for_long(
         for _ in range(3):
             await log.append(said("mine"))
         assert store._identity._found is not None
+        assert isinstance(store._identity._folder, int) == opens_folders
         return log
 
     async def after(log: SqliteLog) -> None:
@@ -209,8 +233,8 @@ def test_while_the_folder_does_not_change_each_check_looks_at_two_files(
     looks: list[str] = []
     stat = os.stat
 
-    def look(name: str | Path, **how: bool) -> os.stat_result:
-        looks.append(str(name))
+    def look(name: str | Path | int, **how: bool) -> os.stat_result:
+        looks.append(str(tmp_path if name == known._folder else name))
         return stat(name, **how)
 
     monkeypatch.setattr(os, "stat", look)
@@ -233,7 +257,7 @@ def test_a_folder_that_has_just_changed_is_not_relied_on(tmp_path: Path, monkeyp
     known, files = three_files(path)
     rounded = SimpleNamespace(st_ctime_ns=int(tmp_path.stat().st_ctime) * 10**9)
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda name, **how: rounded if str(name) == str(tmp_path) else stat(name, **how))
+    monkeypatch.setattr(os, "stat", lambda name, **how: rounded if name == known._folder else stat(name, **how))
     for _ in range(3):
         known.check_beside(files)
     without_its_log(path)

@@ -11,9 +11,11 @@ import os
 import stat
 import struct
 import sys
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep, time
+from weakref import finalize
 
 import msgspec
 
@@ -57,8 +59,10 @@ class FileIdentity:
         self._path = str(path)
         self._names = tuple({str(path), str(given or path)})
         self._wal, self._shm = f"{path}-wal", f"{path}-shm"
-        self._folder = str(path.parent)
+        self._folder: str | int = str(path.parent)  # its descriptor, while it is open: then no path must be resolved
+        self._close_folder: Callable[[], object] | None = None
         self._file: Identity | None = None
+        self._expected: tuple[int, ...] = ()  # inode, device and number of names of the file
         self._found: tuple[Files, int] | None = None  # which files lay beside it, and the time of the folder at that moment
         self._settles = 0.0  # until then there is no use in looking at the folder
         self._broken = ""
@@ -77,6 +81,9 @@ class FileIdentity:
         if self._file is None:
             self._file = _identity(self._path)
         self.check()
+        if self._file is not None and not self._expected:
+            self._expected = (self._file[1], self._file[0], 1)
+            self._open_folder(self._file)
 
     def check_beside(self, files: Files) -> None:
         """Check the file, and that SQLite's own files are still there: what was acknowledged may be nowhere else.
@@ -84,18 +91,18 @@ class FileIdentity:
         Without them the file must not be opened again while another connection is open. This is done twice with each write, so
         it is kept cheap: creating, deleting or renaming a file changes the time of its folder. While that stays the same, the
         files beside the store are those that were found. A second name may be in another folder, so the store itself is looked
-        at each time. Of what `stat` returns, `[2:0:-1]` is the device and the inode.
+        at each time. Of what `stat` returns, `[1:4]` is the inode, the device and the number of names.
         """
-        now, look = time(), os.stat
+        now, look, expected = time(), os.stat, self._expected
         try:
             for name in self._names:
-                found = look(name)
-                if (found.st_dev, found.st_ino) != self._file or found.st_nlink != 1 or self._broken:
+                if look(name)[1:4] != expected:
                     break
             else:
                 changed = look(self._folder).st_ctime_ns if now > self._settles else 0
                 if (files, changed) == self._found:
                     return
+                # `[2:0:-1]` is the device and the inode.
                 if look(self._wal)[2:0:-1] == files.wal and look(self._shm)[2:0:-1] == files.shm:
                     if changed:
                         self._remember(files, changed, now)
@@ -103,6 +110,25 @@ class FileIdentity:
         except OSError:
             pass
         self._find_fault(files)
+
+    def _open_folder(self, file: Identity) -> None:
+        """Open the folder of the file. Where that is not possible, the path of the folder is used.
+
+        A file with one name is in one folder. So while the path of the store leads to the file, it leads to this folder.
+        """
+        try:
+            folder = os.open(os.path.dirname(self._path), getattr(os, "O_PATH", os.O_RDONLY))
+        except OSError:
+            return
+        self._close_folder = finalize(self, os.close, folder)
+        if _identity(os.path.basename(self._path), folder) == file:
+            self._folder = folder
+
+    def close(self) -> None:
+        """Close the folder. Checks that follow use its path."""
+        self._folder = os.path.dirname(self._path)
+        if self._close_folder is not None:
+            self._close_folder()
 
     def _remember(self, files: Files, changed: int, now: float) -> None:
         """Remember that these files were there, if the time of the folder tells; else when it will tell."""
@@ -117,7 +143,7 @@ class FileIdentity:
         self.check()
         for ending, known in (("-wal", files.wal), ("-shm", files.shm)):
             if known is not None and _identity(self._path + ending) != known:
-                self._broken = self._path + ending
+                self._broken, self._expected = self._path + ending, ()
                 raise _gone_error(self._broken)
 
 
@@ -235,9 +261,10 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-def _identity(path: Path | str) -> Identity | None:
+def _identity(path: Path | str, folder: int | None = None) -> Identity | None:
+    """Return the identity of the file at the path, or of that name in the folder; None if there is none."""
     try:
-        found = os.stat(path)
+        found = os.stat(path, dir_fd=folder)
     except OSError:
         return None
     return found.st_dev, found.st_ino

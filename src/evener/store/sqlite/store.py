@@ -409,6 +409,7 @@ class SqliteStore(SqlStore):
         await self._indexer.end()
         await self._writer.end()
         await self._reader.end()
+        self._identity.close()
         for index in vars(self).get("_indexes") or ():
             index.close()
 
