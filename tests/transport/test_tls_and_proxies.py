@@ -89,7 +89,7 @@ def test_a_server_without_tls_says_so(certificates: Certificates) -> None:
         server.close()
         return said
 
-    assert "https:// is spoken on this port" in asyncio.run(main())
+    assert "expects https:// on this port" in asyncio.run(main())
 
 
 def test_a_file_without_certificates_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -44,7 +44,7 @@ def dial_failure(error: OSError, place: str, *, proxy: bool) -> EvenerError:
         case ssl.SSLError():
             return ConnectFailed(
                 f"No secure connection to {peer} could be made: the TLS handshake failed. "
-                "Check that the address is right and that https:// is spoken on this port."
+                "Check the address, and that the server expects https:// on this port."
             )
         case _ if proxy:
             return ConnectFailed(

@@ -72,7 +72,7 @@ def _is_followed(headers: dict[bytes, bytes]) -> bool:
 
 
 def _is_ours(headers: dict[bytes, bytes]) -> bool:
-    """True if our own page sent this changing request: no form and no other site can send it."""
+    """True if our own page sent this request. A form, or a page of another site, cannot send it with these headers."""
     length = headers.get(b"content-length", b"")
     return (
         b"origin" in headers

@@ -211,8 +211,8 @@ def _notes(recorded: str, *, exact: bool, other: bool) -> tuple[str, ...]:
     if not recorded:
         return ("The log has no digest of this request, so it is not known whether these are the bytes that were sent.",)
     text = (
-        "These are not the bytes that were sent: their digest differs. The log does not have the settings of the harness: give "
-        "the harness to the viewer, as with `evener view --harness`."
+        "These are not the bytes that were sent: their digest differs. The log does not have the settings of the harness. A "
+        "viewer that has the harness of that time (`evener view --harness`) can show the request as it was sent."
     )
     return (text,)
 

@@ -160,7 +160,7 @@ class Player:
         raise exchange.broken.error()
 
     def _normalize(self, request: Request) -> tuple[Compared, Compared]:
-        """Return the request without secrets, and as it is. Secrets stay in this frame.
+        """Return the request twice: without secrets, and unchanged. Secrets stay in this frame.
 
         The key may also be a word of the prompt. A recording made with another key contains that word, so both are compared.
         """

@@ -1,7 +1,7 @@
 """Removes secrets from an exchange before it is stored or shown. Pure; keeps only headers that are known to be harmless.
 
 Headers are kept by a list of names to keep, never by a list of names to drop. A secret is found as plain text, as JSON or a
-URL encodes it, and in base64; also if two pieces of an answer, or several of its events, have one part of it each.
+URL encodes it, and in base64; also if it is split over two pieces of an answer, or over several events.
 """
 
 import re

@@ -79,5 +79,5 @@ def _quote(own: dict[str, msgspec.Raw]) -> str:
 
 
 def seal_name(data: str) -> str:
-    """Return a name for signed thinking, which has none of its own: the same signature twice is the same thinking twice."""
+    """Return an id for signed thinking, which has none: a hash of its signature, which identifies the thinking."""
     return blake2b(data.encode(), digest_size=12).hexdigest()

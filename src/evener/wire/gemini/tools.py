@@ -48,8 +48,8 @@ def tool_part(tool: ToolSpec | HostedTool, quirks: Quirks, losses: list[Loss]) -
 def group_tools(
     tools: Sequence[ToolSpec | HostedTool], parts: Sequence[bytes], quirks: Quirks, losses: list[Loss]
 ) -> tuple[list[object], bool, bool]:
-    """Return the field `tools`, with all functions in one entry at the place of the first; whether it has functions, and
-    whether hosted tools."""
+    """Return the field `tools`, with all functions in one entry at the place of the first, and two booleans: whether it has
+    functions, and whether it has hosted tools."""
     pairs = [(isinstance(tool, ToolSpec), part) for tool, part in zip(tools, parts, strict=False) if part]
     functions = [msgspec.Raw(part) for is_function, part in pairs if is_function]
     if functions and len(functions) < len(pairs) and quirks.hosted_beside == "no":

@@ -90,7 +90,7 @@ class PlainPart(msgspec.Struct, tag="output_text", forbid_unknown_fields=True, g
 
 @final
 class PlainMessage(msgspec.Struct, tag="message", forbid_unknown_fields=True, gc=False):
-    """A message of such parts. A message or call with any other field is not of this form."""
+    """A message of such parts. A message with any other field is an `_AnyMessage`."""
 
     id: str
     status: str
@@ -182,7 +182,7 @@ class Completed(_Event, tag="response.completed", gc=False):
 
 
 class Repeated(_Event, gc=False):
-    """An event whose content another event repeats, so that it is ignored. It is not of this form if it has an error."""
+    """An event to ignore, because another event has the same content. An event with an error is of another form."""
 
     error: None = None
 
