@@ -78,6 +78,10 @@ class RoomHost(Protocol):
 class RoomMaker(Protocol):
     """What a driver does before a request. `ContextKeeper` makes room; `evener.replay` plays back a recording of it."""
 
+    def is_far(self, state: RunState, model: Askable, answer: Answered | None) -> bool:
+        """True if the next request is certainly so small that there is no room to make. `answer` is the last one."""
+        ...
+
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
         """Return the events to write with the request; None when there is no room for it, and the log says so."""
         ...
@@ -108,7 +112,9 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 class _Surround(msgspec.Struct, frozen=True):
-    """The part of a request that does not depend on the messages. `size` is the size of the frame."""
+    """The part of a request that does not depend on the messages. `size` is the size of the frame. A request of at most
+    `small` bytes needs no count; of none, if what is counted is also compared with what the provider reports.
+    """
 
     target: Origin
     rates: TokenRates
@@ -116,6 +122,7 @@ class _Surround(msgspec.Struct, frozen=True):
     gate: WindowGate
     facts: RoomFacts
     size: float
+    small: float
 
 
 class _Measured(msgspec.Struct, frozen=True, gc=False):
@@ -151,7 +158,7 @@ class ContextKeeper:
         self._summarizer = summarizer
         self._pages = any(spec.name == READER for spec in specs)
         self._accounts: dict[str, Account] = {}
-        self._around: dict[str, tuple[object, object, _Surround]] = {}  # by model, with what it was found for
+        self._around: dict[str, tuple[object, _Surround]] = {}  # by model, with what it was found for
         self._compacted: dict[str, float] = {}  # by model: the tokens after the last compaction
         self._told: set[str] = set()  # models whose gate is below what can never go, and that was said
         self._learnt: dict[str, int] = {}  # by model: the most that a prompt may have, as its provider has shown
@@ -180,11 +187,10 @@ class ContextKeeper:
 
     def _surround(self, state: RunState, model: Askable, name: str, view: Transcript) -> _Surround:
         """Find what does not depend on the messages; the same as for the request before, if nothing about it is new."""
+        found_for, kept = (view.system_blocks, state.settings, state.revealed), self._around.get(name)
+        if kept is not None and kept[0] == found_for:
+            return kept[1]
         learnt = self._learnt.get(name)
-        found_for = (state.settings, state.revealed, learnt)
-        system, kept = view.system_blocks, self._around.get(name)
-        if kept is not None and kept[0] is system and kept[1] == found_for:
-            return kept[2]
         ask = model.ask(view, self._offer(state), output=self._output)
         facts = model.room if isinstance(model, Model) else UNKNOWN
         known = self._accounts.get(name)
@@ -194,8 +200,10 @@ class ContextKeeper:
         if self._edits(facts):
             gate = replace(gate, gate=gate.most)  # the provider's comes first
         frame = self._frame(model, ask, rates)
-        made = _Surround(ask.target, rates, frame, gate, facts, frame.total)
-        self._around[name] = (system, found_for, made)
+        # The frame counts twice: by its bytes as well, and there may be more tools than in the request before.
+        small = gate.target - frame.total if facts.is_trusted else -1.0
+        made = _Surround(ask.target, rates, frame, gate, facts, frame.total, small)
+        self._around[name] = (found_for, made)
         return made
 
     def _edits(self, facts: RoomFacts) -> bool:
@@ -256,7 +264,7 @@ class ContextKeeper:
         view = state.view
         measured = self._surround(state, model, model.name, view)
         most, own, fixed = measured.gate.most, size_messages((message,), measured.rates), measured.size
-        if not most or _is_small(answer, state, measured, own):
+        if not most or self.is_far(state, model, answer, own):
             return ""
         if own + fixed <= most:
             await asyncio.to_thread(view.load) if view.page is not None else None
@@ -286,6 +294,30 @@ class ContextKeeper:
 
     # Making room.
 
+    def is_far(self, state: RunState, model: Askable, answer: Answered | None, more: float = 0.0) -> bool:
+        """True if the next prompt is below its target by its bytes alone. Then nothing is counted: a text has no more tokens
+        than bytes, and a character has at most four of these. That is known right after an answer: its request held everything
+        but itself and the results that wait to be told. `more`: tokens that are to be added.
+        """
+        kept, reply, transcript = self._around.get(model.name), state.reply, state.transcript
+        if kept is None or reply is None or type(answer) is not Answer or answer.message.id != reply.message.id:
+            return False
+        found_for, around = kept
+        if found_for != (transcript.system_blocks, state.settings, state.revealed) or state.context or state.failure:
+            return False
+        encoded = answer.sent.encoded
+        if encoded.resumed or transcript.has_images or state.steering:
+            return False
+        more += max(len(encoded.body) + answer.size, answer.reply.usage.total)  # a provider may add to what it is sent
+        for pending in state.calls:
+            if pending.result is not None:
+                more += around.rates.call
+                for part in pending.result.content:
+                    if type(part) is not TextBlock:
+                        return False
+                    more += len(part.text) * 4
+        return more <= around.small
+
     async def make_room(self, host: RoomHost, called: ev.ModelCalled, model: Askable) -> tuple[ev.Event, ...] | None:
         """See `RoomMaker`."""
         state = host.state
@@ -296,8 +328,6 @@ class ContextKeeper:
         refused = host.overflow() if state.failure is not None and state.model == name else None
         view = state.transcript if state.context is None else state.view
         around = self._surround(state, model, name, view)
-        if refused is None and _is_small(host.answers.get(name), state, around):
-            return ()
         if view.page is not None:
             if refused is None and not around.gate.most:
                 return ()  # nothing to hold it against: a long thread is not read from disk just to be counted
@@ -379,6 +409,7 @@ class ContextKeeper:
         """Remember that a provider has refused a prompt of about this many tokens."""
         said = min(refused.limit or total, total)
         self._learnt[name] = int(min(said, self._learnt.get(name, said)) * (1.0 if refused.limit else 0.9))
+        self._around.pop(name, None)
 
     def _evict(
         self, state: RunState, called: ev.ModelCalled, measured: _Measured, total: float, excerpt: int | None = None
@@ -557,6 +588,7 @@ class ContextKeeper:
         if usage.input_total < LEAST_WINDOW or usage.input_total * 2 > sent or model.name in self._learnt:
             return
         self._learnt[model.name] = usage.input_total
+        self._around.pop(model.name, None)
         host.warn(
             f"{model.name} counted {usage.input_total:,} tokens of about {round(sent):,} that were sent: its server may have "
             "cut the conversation. Evener keeps it shorter from now on. Set the server's window, or `window` in ContextRules."
@@ -585,20 +617,6 @@ def _waiting(state: RunState, rates: TokenRates) -> float:
             told, shown = size_result(pending.result.content, rates)
             tokens += told + shown
     return tokens + size_messages(state.steering, rates) if state.steering else tokens
-
-
-def _is_small(answer: Answered | None, state: RunState, around: _Surround, more: float = 0.0) -> bool:
-    """True if the next prompt is below its target by its bytes alone. Then nothing is counted: a text has no more tokens than
-    bytes. That is known right after an answer: its request held everything but itself and what waits to be told. The frame
-    counts twice, as there may be more tools by now. `more`: tokens that are to be added.
-    """
-    if type(answer) is not Answer or state.reply is None or state.context is not None or not around.facts.is_trusted:
-        return False
-    encoded = answer.sent.encoded
-    if encoded.resumed or state.transcript.has_images or state.reply.message.id != answer.message.id:
-        return False
-    sent = max(len(encoded.body) + answer.size, answer.reply.usage.total)  # a provider may add to what it is sent
-    return sent + around.size + _waiting(state, around.rates) + more <= around.gate.target
 
 
 def _readable(state: RunState, dropped: tuple[Message, ...]) -> tuple[Message, ...]:

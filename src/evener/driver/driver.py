@@ -707,10 +707,11 @@ class Driver:
         """
         rests = rest.rests if rest else None
         called = ev.ModelCalled(at=time(), model=model.name, id=new_id(), notices=step.notices, rests=rests, most=most)
-        if self._agent.context is None:
-            return called.id if await self._record_step((called,)) else ""
-        more = await self._agent.context.make_room(self, called, model)
-        if self._is_cancelled():  # while a summary was made
+        context = self._agent.context
+        more: tuple[ev.Event, ...] | None = ()
+        if context is not None and not context.is_far(self.state, model, self.answers.get(model.name)):
+            more = await context.make_room(self, called, model)
+        if self.state.cancelled is not None:  # while a summary was made
             return ""
         if more is None:
             self.error = ContextTooLong(self.state.failure.message) if self.state.failure else self.error
