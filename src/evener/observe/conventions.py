@@ -6,8 +6,8 @@ defined here. Tokens written to a cache have two spellings, and each backend rea
 
 import string
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -93,10 +93,8 @@ def finish_reason(reason: StopReason) -> str:
     return FINISHES.get(reason, reason)
 
 
-@cache
-def finish_reasons(reason: StopReason) -> tuple[str]:
-    """Return the same as the attribute has it."""
-    return (finish_reason(reason),)
+FINISH_REASONS: Mapping[StopReason, tuple[str]] = {reason: (finish_reason(reason),) for reason in get_args(StopReason)}
+"""The same as the attribute has it."""
 
 
 def model_attributes(model: str) -> dict[str, Attribute]:

@@ -93,11 +93,11 @@ def redact_spans(spans: Iterable[TraceSpan], funnel: Funnel, *, content: bool) -
         )
 
 
-def list_texts(spans: Iterable[TraceSpan], more: Iterable[Attribute] = ()) -> list[str]:
-    """Return all texts of the spans but what was said, and the texts in more values, each once."""
-    found = dict.fromkeys(more)
+def list_texts(spans: Iterable[TraceSpan]) -> list[str]:
+    """Return all texts of the spans but what was said, each once."""
+    found = set[Attribute]()
     for span in spans:
-        found.update(dict.fromkeys((*span.attributes.values(), span.name, span.error)))
+        found.update(span.attributes.values(), (span.name, span.error))
     return texts_in(found)
 
 

@@ -19,7 +19,6 @@ import msgspec
 
 from evener.errors import UsageError
 from evener.events import Configured, Event, Prompted
-from evener.observe.conventions import Attribute
 from evener.observe.lines import SEQ, SpanLine, TraceSpan, encode_spans
 from evener.observe.spans import fold_lines, fold_spans
 
@@ -178,11 +177,11 @@ def spans_of(runs: Sequence[EndedRun], *, content: bool) -> list[TraceSpan]:
 
 def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
     """Return the same without content, as lines where that is possible. With a text that may be secret it is not."""
-    from evener.observe.export import list_texts, may_hold_secrets
+    from evener.observe import export
 
     found: list[TraceSpan | SpanLine] = []
     others: list[TraceSpan] = []
-    shared: dict[Attribute, None] = {}
+    shared: dict[str, None] = {}
     ids: list[str] = []
     for run in runs:
         lines, spans, values, named = fold_lines(**_arguments(run))
@@ -191,7 +190,7 @@ def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
         others += [span for span in ended if span.kind != "agent"]
         shared |= dict.fromkeys(values)
         ids += named
-    return spans_of(runs, content=False) if may_hold_secrets(list_texts(others, shared), ids) else found
+    return spans_of(runs, content=False) if export.may_hold_secrets([*shared, *export.list_texts(others)], ids) else found
 
 
 def _arguments(run: EndedRun) -> dict[str, Any]:

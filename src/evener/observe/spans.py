@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from evener import events as ev
 from evener.events import CallFinished, CallStarted, ModelCalled, Replied
 from evener.observe import conventions as names
-from evener.observe.conventions import Attribute, SpanKind, finish_reasons
+from evener.observe.conventions import FINISH_REASONS, Attribute, SpanKind
 from evener.observe.lines import (
     ENCODER,
     OPEN,
@@ -28,6 +28,7 @@ from evener.observe.lines import (
     TraceSpan,
     own_attributes,
     share,
+    texts_in,
 )
 from evener.observe.trace_context import are_ids, parse_traceparent, span_id, trace_id
 from evener.transcript.ask import ModelSettings, ToolSpec
@@ -43,9 +44,10 @@ THREAD = "gen_ai.conversation.id"
 PREVIOUS = "gen_ai.request.previous_response.id"
 CALL = "gen_ai.tool.call.id"
 ANSWERING = ("gen_ai.response.model", "server.address", "server.port")
-NOTHING_KNOWN = (UNSET, UNSET, UNSET)
+NOTHING_KNOWN: tuple[Any, Any, Any] = (UNSET, UNSET, UNSET)
 NO_USAGE = Usage()
 NOTHING = Raw()
+FREE = Decimal(0)
 
 GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
 """What can stand first in a log after a run had stopped."""
@@ -84,9 +86,9 @@ def fold_lines(
     config: ev.Configured | None = None,
     first: int = 1,
     again: int = 0,
-) -> tuple[list[SpanLine], list[TraceSpan], list[Attribute], list[str]]:
-    """Return the same without content: lines, other spans, and what may be secret in the lines: values that many of them have,
-    and ids of answers and calls.
+) -> tuple[list[SpanLine], list[TraceSpan], list[str], list[str]]:
+    """Return the same without content: lines, other spans, and what may be secret in lines and in spans of runs: texts that
+    many of them have, and ids.
     """
     fold = _SpanFold(log, agent, events, first, lines=True)
     fold.begin(thread, config)
@@ -103,6 +105,7 @@ class _Words(msgspec.Struct, frozen=True):
     kind: SpanKind
     name: str
     attributes: dict[str, Attribute]
+    texts: tuple[str, ...]
     named: bytes
     encoded: bytes
 
@@ -135,7 +138,8 @@ def _tool_words(tool: str) -> _Words:
 
 def _encode_words(kind: SpanKind, what: str, attributes: Mapping[str, Attribute]) -> _Words:
     name = names.name_span(kind, what)
-    return _Words(kind, name, dict(attributes), share({"kind": kind, "name": name, "trace": ""})[:-1], share(attributes))
+    named = share({"kind": kind, "name": name, "trace": ""})[:-1]
+    return _Words(kind, name, dict(attributes), (name, *texts_in(attributes.values())), named, share(attributes))
 
 
 _Open = tuple[int, float, str, _Common, str | UnsetType, dict[str, str] | None]
@@ -144,17 +148,25 @@ what it has in common with them, the attribute that it has before its end (the a
 call), and its content."""
 
 
-class _SpanFold:
-    """The state of the computation. `_calls`, `_questions` and `_request` are the open spans.
+class _Said:
+    """What was said, where content is captured: what the next request tells the model, and the calls of the last answer."""
 
-    It has slots because CPython reads attributes slowly where an object has more than 30.
-    """
+    __slots__ = ("asked", "results", "system", "told")
+
+    def __init__(self) -> None:
+        self.asked: dict[str, str] = {}  # arguments of the calls
+        self.system: tuple[TextBlock, ...] = ()
+        self.told: list[Message] = []
+        self.results: list[ToolResult] = []
+
+
+class _SpanFold:
+    """The state of the computation. `_calls`, `_questions` and `_request` are the open spans."""
 
     __slots__ = (
-        "_agent", "_answering", "_asked", "_called_tools", "_calls", "_content", "_cost", "_events", "_first", "_ids",
-        "_lines", "_log", "_models", "_origin", "_own", "_parent", "_paused", "_questions", "_request", "_results",
-        "_retry", "_root", "_run", "_settings", "_system", "_told", "_tools", "_trace", "_usages", "lines", "named",
-        "shared", "spans", "thread",
+        "_agent", "_answering", "_called_tools", "_calls", "_cost", "_events", "_first", "_ids", "_lines", "_log", "_models",
+        "_origin", "_own", "_parent", "_paused", "_questions", "_request", "_retry", "_root", "_run", "_said", "_settings",
+        "_tools", "_trace", "_usages", "lines", "named", "shared", "spans", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -162,33 +174,29 @@ class _SpanFold:
     ) -> None:
         self.spans: list[TraceSpan] = []  # those that are no lines
         self.lines: list[SpanLine] = []
-        self.shared: list[Attribute] = []  # by many lines
-        self.named: list[str] = []  # ids of answers and calls in lines
+        self.shared: list[str] = []  # by many lines, or in spans of runs
+        self.named: list[str] = []  # ids in lines and spans of runs
         self._ids: list[str] = []  # what the ids are made of that the last lines have
         self._events, self._first = events, first
-        self._log, self._agent, self._content, self._lines = log, agent, content, lines
+        self._log, self._agent, self._lines = log, agent, lines
+        self._said = _Said() if content else None
         self.thread = log
-        self._run = ""
-        self._trace = self._own = ""  # ids of the trace, and of the run's span
+        self._run = self._trace = self._own = ""  # ids of the run, of the trace, and of the run's span
         self._parent: str | UnsetType = UNSET  # the latter, as lines have it
         self._root: TraceSpan | None = None
         self._request: _Open | None = None
         self._retry: TraceSpan | None = None
         self._calls: dict[str, _Open] = {}
         self._paused: set[str] = set()  # calls that were begun, and are not under way
-        self._asked: dict[str, str] = {}  # arguments of the calls of the last answer
         self._questions: dict[tuple[str, str], TraceSpan] = {}
         self._tools: tuple[ToolSpec, ...] = ()
-        self._system: tuple[TextBlock, ...] = ()
-        self._told: list[Message] = []  # since the last request
-        self._results: list[ToolResult] = []
         self._usages: list[Usage] = []  # of the run
-        self._cost = Decimal(0)
+        self._cost = FREE
         self._settings: ModelSettings | None = None
         self._models: dict[str, _Common] = {}
         self._called_tools: dict[str, _Common] = {}
         self._origin: Origin | None = None  # of the last answer, and what is said of it
-        self._answering: tuple[Any, Any, Any] = NOTHING_KNOWN
+        self._answering = NOTHING_KNOWN
 
     @property
     def is_busy(self) -> bool:
@@ -199,10 +207,12 @@ class _SpanFold:
         match event:
             case ev.Opened():
                 self.thread = event.thread
-                self.named.append(self.thread)
+                self.named.append(event.thread)
                 self._agent = self._agent or event.harness.rpartition("/")[2]
             case ev.Configured():
-                self._tools, self._system = event.tools, event.system
+                self._tools = event.tools
+                if self._said is not None:
+                    self._said.system = event.system
         self._models, self._called_tools = {}, {}
 
     def begin(self, thread: str, config: ev.Configured | None) -> None:
@@ -210,7 +220,7 @@ class _SpanFold:
         if config is not None:
             self.open(config)
         self.thread = thread or self._log
-        self.named.append(self.thread)
+        self.named += {self.thread, self._log}
 
     def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
         """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
@@ -275,14 +285,15 @@ class _SpanFold:
                 for result in event.results:
                     self._finished(result)
             case ev.Steered():
-                self._told.append(event.message)
+                if self._said is not None:
+                    self._said.told.append(event.message)
 
     def _prompted(self, seq: int, event: ev.Prompted) -> None:
         self._give_up(event.at)
         self._set_ids()
         outer = parse_traceparent(event.trace) if event.trace else None
-        self._run, self._usages, self._cost = event.run, [], Decimal(0)
-        self._settings, self._models, self._called_tools = event.settings, {}, {}
+        self._run, self._usages, self._cost, self._settings = event.run, [], FREE, event.settings
+        self._models, self._called_tools = {}, {}
         self._trace = outer.trace if outer else trace_id(event.run)
         self._own = self._parent = event.run[:16] if self._trace == event.run else span_id(event.run)
         about: dict[str, Attribute] = {
@@ -295,15 +306,15 @@ class _SpanFold:
         if self._agent:
             name = names.name_span("agent", self._agent)
             about["gen_ai.agent.name"] = self._agent
-        self.named += (self.thread, event.run, self._log)
+        self.named.append(event.run)
         self.shared += (name, self._agent)
         self._root = TraceSpan(
             kind="agent", name=name, trace=self._trace, span=self._own,
             parent=outer.span if outer else "", start=event.at, seq=seq, attributes=about,
         )  # fmt: skip
         self.spans.append(self._root)
-        self._told.append(event.message)
-        if self._content:
+        if self._said is not None:
+            self._said.told.append(event.message)
             self._root.content["gen_ai.input.messages"] = names.describe_messages((event.message,))
 
     def _ended(self, _: int, event: ev.Finished) -> None:
@@ -333,12 +344,15 @@ class _SpanFold:
 
     def _give_up(self, at: float) -> None:
         """End everything: no call is given a result, and no question is decided any more."""
-        self._interrupt(at)
-        for call in self._calls.values():
-            self._break(call, at, "interrupted")
-        for question in self._questions.values():
-            question.end, question.error = at, "interrupted"
-        self._calls, self._questions = {}, {}
+        if self._request is not None or self._retry is not None or self._calls:
+            self._interrupt(at)
+            for call in self._calls.values():
+                self._break(call, at, "interrupted")
+            self._calls = {}
+        if self._questions:
+            for question in self._questions.values():
+                question.end, question.error = at, "interrupted"
+            self._questions = {}
 
     # Requests.
 
@@ -350,7 +364,7 @@ class _SpanFold:
         common = self._models.get(event.model) or self._describe_model(event.model)
         rests = event.rests
         previous = UNSET if rests is None or rests.mode != "chain" else rests.id
-        content = self._say(event) if self._content else None
+        content = None if self._said is None else self._say(event, self._said)
         self._request = seq, event.at, event.id or f"model {seq}", common, previous, content
 
     def _describe_model(self, model: str) -> _Common:
@@ -360,8 +374,8 @@ class _SpanFold:
         if self._settings is not None:
             settings = names.settings_attributes(self._settings)
             own |= settings
-            self.shared += settings.values()
-        self.shared += (words.name, *words.attributes.values())
+            self.shared += texts_in(settings.values())
+        self.shared += words.texts
         if self._root is not None and "gen_ai.request.model" not in self._root.attributes:
             self._root.attributes["gen_ai.provider.name"] = words.attributes["gen_ai.provider.name"]
             self._root.attributes["gen_ai.request.model"] = words.attributes["gen_ai.request.model"]
@@ -373,16 +387,16 @@ class _SpanFold:
         """Return kind, name and trace."""
         return Raw(b'%b%b"' % (words.named, self._trace.encode()))
 
-    def _say(self, event: ev.ModelCalled) -> dict[str, str]:
+    def _say(self, event: ev.ModelCalled, said: _Said) -> dict[str, str]:
         """Return what is new in this request: what came before is in the spans before it."""
         notices = tuple(TextBlock(text) for _, text in event.notices)
-        told = [Message("user", (*self._results, *notices))] if self._results or notices else []
-        content = {"gen_ai.input.messages": names.describe_messages((*told, *self._told))}
-        if self._system:
-            content["gen_ai.system_instructions"] = msgspec.json.encode(names.describe_parts(self._system)).decode()
+        told = [Message("user", (*said.results, *notices))] if said.results or notices else []
+        content = {"gen_ai.input.messages": names.describe_messages((*told, *said.told))}
+        if said.system:
+            content["gen_ai.system_instructions"] = msgspec.json.encode(names.describe_parts(said.system)).decode()
         if self._tools:
             content["gen_ai.tool.definitions"] = names.describe_tools(self._tools)
-        self._told, self._results = [], []
+        said.told, said.results = [], []
         return content
 
     def _replied(self, event: ev.Replied) -> None:
@@ -390,8 +404,8 @@ class _SpanFold:
         usage = message.usage or NO_USAGE
         self._usages.append(usage)
         self._cost += cost
-        if self._content:
-            self._asked = {call.id: call.raw for call in message.calls}
+        if self._said is not None:
+            self._said.asked = {call.id: call.raw for call in message.calls}
         if begun is None:
             return
         self._request = None
@@ -401,7 +415,7 @@ class _SpanFold:
         write, reason, (model, address, port) = usage.cache_write or UNSET, event.stop.reason, self._answering
         said = AnswerAttributes(
             common.before, previous, usage.input_total, usage.output_total, usage.cache_read or UNSET, write, write,
-            usage.reasoning or UNSET, finish_reasons(reason), event.first, float(cost), model, address, port,
+            usage.reasoning or UNSET, FINISH_REASONS[reason], event.first, float(cost), model, address, port,
             event.reply or UNSET,
         )  # fmt: skip
         self.named.append(event.reply)
@@ -436,7 +450,7 @@ class _SpanFold:
         self._origin = origin
         model, address, port = [said.get(name, UNSET) for name in ANSWERING]
         self._answering = (model, address, port)
-        self.shared += said.values()
+        self.shared += texts_in(said.values())
 
     def _failed(self, seq: int, event: ev.ModelFailed) -> None:
         asked, self._request = self._request, None
@@ -445,7 +459,7 @@ class _SpanFold:
             span.attributes["error.type"] = event.error
             if event.status:
                 span.attributes["http.response.status_code"] = event.status
-            if self._content:
+            if self._said is not None:
                 span.content["evener.error.message"] = event.message
         name = names.name_span("retry", event.error)
         self._retry = self._begin("retry", seq, event.at, name, {"error.type": event.error}, f"retry {seq}")
@@ -472,26 +486,25 @@ class _SpanFold:
         if isinstance(event, ev.CompactionFailed):
             span.error = span.attributes["error.type"] = "compaction_failed"
             span.attributes["gen_ai.conversation.compacted"] = False
-            if self._content:
+            if self._said is not None:
                 span.content["evener.error.message"] = event.detail
-        elif self._content:
+        elif self._said is not None:
             span.content["gen_ai.output.messages"] = names.describe_output(event.summary, "done")
 
     # Calls.
 
     def _started(self, seq: int, event: ev.CallStarted) -> None:
-        call = event.call
+        call, calls = event.call, self._calls
         if self._paused:
             self._paused.discard(call)
-        if call in self._calls:
+        if call in calls:
             return
         common = self._called_tools.get(event.tool) or self._describe_tool(event.tool)
-        content = self._argue(call) if self._content else None
-        self._calls[call] = seq, event.at, event.key or call, common, call, content
-
-    def _argue(self, call: str) -> dict[str, str]:
-        """Return the arguments of a call of the last answer."""
-        return {"gen_ai.tool.call.arguments": names.cut_text(self._asked[call])} if call in self._asked else {}
+        content: dict[str, str] | None = None
+        if self._said is not None:
+            asked = self._said.asked
+            content = {"gen_ai.tool.call.arguments": names.cut_text(asked[call])} if call in asked else {}
+        calls[call] = seq, event.at, event.key or call, common, call, content
 
     def _pause(self, _: int, event: ev.CallPaused) -> None:
         self._paused.add(event.call)
@@ -505,7 +518,7 @@ class _SpanFold:
                 own["gen_ai.tool.description"] = about = names.cut_text(tool.description, ABOUT)
                 self.shared.append(about)
                 break
-        self.shared += (words.name, *words.attributes.values())
+        self.shared += words.texts
         said = words.attributes | {CALL: ""} | own
         before, after = Raw(words.encoded), Raw(share(own))
         common = self._called_tools[name] = _Common("tool", words.name, said, self._name(words), before, after)
@@ -513,8 +526,8 @@ class _SpanFold:
 
     def _finished(self, event: ev.CallFinished) -> None:
         call = event.call
-        if self._content:
-            self._results.append(ToolResult(call, event.content, not event.ok))
+        if self._said is not None:
+            self._said.results.append(ToolResult(call, event.content, not event.ok))
         begun = self._calls.pop(call, None)
         if begun is None:
             return
@@ -600,4 +613,4 @@ TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
 
 def _sum_usages(usages: list[Usage]) -> Usage:
     """Return their sum. `+` would make and check a value for each."""
-    return Usage(*map(sum, zip(*map(astuple, usages), strict=True)))
+    return usages[0] if len(usages) == 1 else Usage(*map(sum, zip(*map(astuple, usages), strict=True)))
