@@ -12,4 +12,5 @@ def test_no_path_leads_out_while_another_process_swaps_folders() -> None:
 
 
 def test_a_folder_that_compares_texts_is_caught() -> None:
-    assert campaign(3_000, 1, naive=True)[1] != []
+    # On a busy machine the swapping process may hardly run during one campaign.
+    assert any(campaign(3_000, seed, naive=True)[1] for seed in range(20))
