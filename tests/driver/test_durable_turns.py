@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from evener import streaming as st
 from evener import tool
 from evener.driver import driver
 from evener.errors import StoreError, UsageError
-from evener.harness import Harness
+from evener.harness import Harness, Thread
 from evener.hooks import Hook
 from evener.loop.state import Limits
 from evener.store import Note, SqliteStore
@@ -301,3 +301,36 @@ def test_a_note_that_comes_with_the_end_is_read_before_the_run_ends(tmp_path: Pa
     asyncio.run(go())
     kinds = kinds_in(tmp_path / "store.db")
     assert kinds[-5:] == ["replied", "steered", "model_called", "replied", "finished"]
+
+
+def test_a_run_that_is_cancelled_as_it_begins_leaves_its_thread_or_nothing(tmp_path: Path) -> None:
+    """Several at once, so that the store's thread writes."""
+    many = 60
+
+    async def cancelled(thread: Thread, after: int) -> None:
+        task = asyncio.ensure_future(thread.run("go"))
+        for _ in range(after):
+            await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def go() -> None:
+        store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+        harness = harness_on(store)
+        threads = [harness.thread() for _ in range(many)]
+        await asyncio.gather(*(cancelled(thread, number) for number, thread in enumerate(threads)))
+        left = {thread.id for thread in threads if thread.id}
+        assert {one.log for one in await store.logs()} == left
+        assert 0 < len(left) < many
+        for id in left:
+            log, _ = await other.open(id, holder="me")
+            await log.aclose()
+        for thread in threads:
+            result = await (thread.resume() if thread.id and (await thread.state()).finished is None else thread.run("go"))
+            assert result.text == "done"
+        assert await store.verify() == []
+        await other.aclose()
+        await store.aclose()
+
+    asyncio.run(go())

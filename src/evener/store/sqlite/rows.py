@@ -89,6 +89,8 @@ def row_of(event: Event, guard: Redaction) -> EventRow:
 def rows_of(events: tuple[Event, ...], guard: Redaction) -> tuple[tuple[Event, ...], list[EventRow]]:
     """Return the events as they are kept, and ready to be stored."""
     kept, payloads = guard.funnel.events(events)
+    if len(kept) == 1:  # nearly always
+        return kept, [EventRow(kept[0].at, KINDS[type(kept[0])], payloads[0])]
     rows: list[EventRow] = []
     for event, payload in zip(kept, payloads, strict=True):
         rows.append(EventRow(event.at, KINDS[type(event)], payload))
