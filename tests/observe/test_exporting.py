@@ -20,7 +20,7 @@ from evener.observe.conventions import LONGEST, WORD
 from evener.observe.export import KEY_SHAPES, may_look_like_key, redact_spans, trace_funnel
 from evener.observe.lines import TraceSpan, encode_spans
 from evener.observe.otlp import OtlpSink, send_all, traces_url
-from evener.observe.recorder import EndedRun, TraceRecorder, TraceSettings, record_run
+from evener.observe.recorder import KEPT, EndedRun, TraceFolder, TraceRecorder, TraceSettings, record_run
 from evener.observe.spans import fold_spans
 from evener.observe.trace_context import trace_header
 from evener.store.redaction import Funnel
@@ -99,6 +99,28 @@ def test_a_folder_that_cannot_be_written_costs_the_spans_and_nothing_else(tmp_pa
     mine.record(run_of())
     mine.close(PATIENCE)
     assert mine.dropped == 1
+
+
+def test_each_day_has_a_file_and_only_the_newest_ones_are_kept(tmp_path: Path) -> None:
+    folder = TraceFolder(tmp_path)
+    for at in (-1.0, 0.0, 86_399.9, 86_400.0, 0.5):
+        folder.send([TraceSpan(kind="agent", name="a", trace="t", span="s", start=at, end=at)])
+    counts = {file.name: len(file.read_bytes().splitlines()) for file in sorted(tmp_path.iterdir())}
+    assert counts == {"1969-12-31.jsonl": 1, "1970-01-01.jsonl": 3, "1970-01-02.jsonl": 1}
+    for day in range(3, 40):
+        folder.send([TraceSpan(kind="agent", name="a", trace="t", span="s", start=0.0, end=day * 86_400.0)])
+    assert min(file.name for file in tmp_path.iterdir()) == "1970-01-10.jsonl"
+    assert len(list(tmp_path.iterdir())) == KEPT + 1, "old ones are deleted before the new one is made"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_recorder_that_was_closed_begins_anew_and_may_be_closed_twice(tmp_path: Path, times: int) -> None:
+    mine = TraceRecorder(TraceSettings(str(tmp_path)))
+    for number in range(3):
+        mine.record(run_of(f"t{number}"))
+        for _ in range(times):
+            mine.close(PATIENCE)
+    assert sum(span.kind == "agent" for span in lines(tmp_path)) == 3
 
 
 class StuckSink:

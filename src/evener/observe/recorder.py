@@ -30,6 +30,9 @@ LARGEST = 256 * 1024 * 1024
 """Bytes of one day's file, after which spans are dropped."""
 KEPT = 30
 """Files, one a day."""
+DAY = 86_400
+"""Seconds."""
+OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 AT_EXIT = 2.0
 """Seconds that a process gives to what waits when it ends."""
 OFF = ("off", "0", "no", "false")
@@ -97,7 +100,7 @@ class TraceRecorder:
     def __init__(self, settings: TraceSettings | None = None, *, sinks: Sequence[SpanSink] = ()) -> None:
         self._settings = settings
         self._queue: SimpleQueue[EndedRun | None] = SimpleQueue()
-        self._closing = threading.Event()
+        self._closing = threading.Lock()  # held until the recorder closes: to wait for an event costs ten times as much
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._sinks = list(sinks)
@@ -124,11 +127,12 @@ class TraceRecorder:
 
     def close(self, seconds: float = AT_EXIT) -> None:
         """Write what waits, for at most so long."""
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._queue.put(None)
-        self._closing.set()
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is None:
+                return
+            self._queue.put(None)
+            self._closing.release()
         thread.join(seconds)
         for sink in self._sinks:
             sink.close(seconds)
@@ -136,23 +140,24 @@ class TraceRecorder:
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._closing = threading.Event()
+                self._closing = threading.Lock()
+                self._closing.acquire()
                 self._thread = threading.Thread(target=self._work, args=(self._closing,), name="evener-traces", daemon=True)
                 self._thread.start()
                 atexit.register(self.close)
 
-    def _work(self, closing: threading.Event) -> None:
+    def _work(self, closing: threading.Lock) -> None:
         self._sinks = self._sinks or _open_sinks(self.settings)  # here: importing OpenTelemetry must not keep a run waiting
         self._lines = not self.settings.content and all(isinstance(sink, TraceFolder) for sink in self._sinks)
         while True:
             runs = [self._queue.get()]
-            with suppress(Empty):
-                while len(runs) < WAITING:
+            with suppress(Empty):  # which costs more than to ask
+                while len(runs) < WAITING and not self._queue.empty():
                     runs.append(self._queue.get_nowait())
             self._write([run for run in runs if run is not None])
             if None in runs:
                 return
-            closing.wait(GATHERED)
+            closing.acquire(timeout=GATHERED)
 
     def _write(self, runs: Sequence[EndedRun]) -> None:
         try:
@@ -190,7 +195,8 @@ def lines_of(runs: Sequence[EndedRun]) -> Sequence[TraceSpan | SpanLine]:
         others += [span for span in ended if span.kind != "agent"]
         shared |= dict.fromkeys(values)
         ids += named
-    return spans_of(runs, content=False) if export.may_hold_secrets([*shared, *export.list_texts(others)], ids) else found
+    texts = [*shared, *export.list_texts(others)] if others else list(shared)
+    return spans_of(runs, content=False) if export.may_hold_secrets(texts, ids) else found
 
 
 def _arguments(run: EndedRun) -> dict[str, Any]:
@@ -225,25 +231,30 @@ class TraceFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._day = ""
+        self._day: int | None = None
+        self._file = ""
 
     def send(self, spans: Sequence[TraceSpan | SpanLine]) -> None:
         """Append the spans in one write, so that lines of several processes do not mix."""
         if not spans:
             return
-        day = datetime.fromtimestamp(spans[-1].end, UTC).strftime("%Y-%m-%d")
-        path = self._folder / f"{day}.jsonl"
+        day = int(spans[-1].end // DAY)
         if day != self._day:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._day = day
-            for old in sorted(self._folder.glob("????-??-??.jsonl"))[:-KEPT]:
-                old.unlink(missing_ok=True)
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            self._open_day(day)
+        file = os.open(self._file, OPENED, 0o600)
         try:
             if os.fstat(file).st_size < LARGEST:
                 os.write(file, encode_spans(spans))
         finally:
             os.close(file)
+
+    def _open_day(self, day: int) -> None:
+        """Make the folder, and remember the name of the file of a day. Old files are deleted."""
+        name = datetime.fromtimestamp(day * DAY, UTC).strftime("%Y-%m-%d")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._day, self._file = day, str(self._folder / f"{name}.jsonl")
+        for old in sorted(self._folder.glob("????-??-??.jsonl"))[:-KEPT]:
+            old.unlink(missing_ok=True)
 
     def close(self, seconds: float) -> None:
         """Do nothing: no file is kept open."""

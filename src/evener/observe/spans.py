@@ -15,7 +15,6 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import astuple
 
 from evener import events as ev
-from evener.events import CallFinished, CallStarted, ModelCalled, Replied
 from evener.observe import conventions as names
 from evener.observe.conventions import FINISH_REASONS, Attribute, SpanKind
 from evener.observe.lines import (
@@ -44,9 +43,9 @@ THREAD = "gen_ai.conversation.id"
 PREVIOUS = "gen_ai.request.previous_response.id"
 CALL = "gen_ai.tool.call.id"
 ANSWERING = ("gen_ai.response.model", "server.address", "server.port")
-NOTHING_KNOWN: tuple[Any, Any, Any] = (UNSET, UNSET, UNSET)
 NO_USAGE = Usage()
 NOTHING = Raw()
+NOT_KNOWN: tuple[Any, Any, Any] = (UNSET, UNSET, UNSET)
 FREE = Decimal(0)
 
 GOES_ON = (ev.Resumed, ev.Continued, ev.ApprovalDecided)
@@ -136,6 +135,14 @@ def _tool_words(tool: str) -> _Words:
     return _encode_words("tool", tool, about)
 
 
+@lru_cache(64)
+def _know_origin(origin: Origin | None) -> tuple[tuple[Any, Any, Any], list[str]]:
+    """Return who answered, as `AnswerAttributes` has it, and the texts in it."""
+    said = names.origin_attributes(origin) if origin is not None else {}
+    model, address, port = [said.get(name, UNSET) for name in ANSWERING]
+    return (model, address, port), texts_in(said.values())
+
+
 def _encode_words(kind: SpanKind, what: str, attributes: Mapping[str, Attribute]) -> _Words:
     name = names.name_span(kind, what)
     named = share({"kind": kind, "name": name, "trace": ""})[:-1]
@@ -196,7 +203,7 @@ class _SpanFold:
         self._models: dict[str, _Common] = {}
         self._called_tools: dict[str, _Common] = {}
         self._origin: Origin | None = None  # of the last answer, and what is said of it
-        self._answering = NOTHING_KNOWN
+        self._answering = NOT_KNOWN
 
     @property
     def is_busy(self) -> bool:
@@ -204,15 +211,14 @@ class _SpanFold:
         return self._request is not None or not self._calls.keys() <= self._paused
 
     def open(self, event: ev.Opened | ev.Configured) -> None:
-        match event:
-            case ev.Opened():
-                self.thread = event.thread
-                self.named.append(event.thread)
-                self._agent = self._agent or event.harness.rpartition("/")[2]
-            case ev.Configured():
-                self._tools = event.tools
-                if self._said is not None:
-                    self._said.system = event.system
+        if type(event) is ev.Opened:
+            self.thread = event.thread
+            self.named.append(event.thread)
+            self._agent = self._agent or event.harness.rpartition("/")[2]
+        elif type(event) is ev.Configured:
+            self._tools = event.tools
+            if self._said is not None:
+                self._said.system = event.system
         self._models, self._called_tools = {}, {}
 
     def begin(self, thread: str, config: ev.Configured | None) -> None:
@@ -224,20 +230,17 @@ class _SpanFold:
 
     def take(self, events: Sequence[ev.Event], first: int, again: int) -> None:
         """Take all events. Spans that were there when the run stopped before the event `again` are dropped."""
-        known: set[tuple[str, float]] = set()
-        earlier = max(again - first + 1, 0)
-        for seq, event in enumerate(events[:earlier], first):
-            if (seq == again or isinstance(event, GOES_ON)) and not self.is_busy:
-                self._set_ids()
-                known = {(span.span, span.end) for span in self.spans if span.end} | {
-                    (line.span, line.end) for line in self.lines
-                }
-            self._take_all((event,), seq)
-        self._take_all(events[earlier:], first + earlier)
+        earlier = again - first + 1
+        known = self._take_earlier(events[:earlier], first, again) if earlier > 0 else None
+        if known is None:
+            self._take_all(events, first)
+        else:
+            self._take_all(events[earlier:], first + earlier)
         self._set_ids()
-        for begun in (self._request, *self._calls.values()):
-            if begun is not None:
-                self._break(begun)
+        if self._request is not None:
+            self._break(self._request)
+        for begun in self._calls.values():
+            self._break(begun)
         if known:
             self.spans = [span for span in self.spans if (span.span, span.end) not in known]
             self.lines = [line for line in self.lines if (line.span, line.end) not in known]
@@ -246,19 +249,22 @@ class _SpanFold:
                 span.end = span.start
         self.spans.sort(key=SEQ)
 
+    def _take_earlier(self, events: Sequence[ev.Event], first: int, again: int) -> set[tuple[str, float]]:
+        """Take the events up to `again`. Return id and end of the spans that were there when the run stopped."""
+        known: set[tuple[str, float]] = set()
+        for seq, event in enumerate(events, first):
+            if (seq == again or isinstance(event, GOES_ON)) and not self.is_busy:
+                self._set_ids()
+                known = {(span.span, span.end) for span in self.spans if span.end} | {
+                    (line.span, line.end) for line in self.lines
+                }
+            self._take_all((event,), seq)
+        return known
+
     def _take_all(self, events: Sequence[ev.Event], first: int) -> None:
         """Take events, most of which are of four types."""
         for seq, event in enumerate(events, first):
-            if type(event) is ModelCalled:
-                self._called(seq, event)
-            elif type(event) is Replied:
-                self._replied(event)
-            elif type(event) is CallStarted:
-                self._started(seq, event)
-            elif type(event) is CallFinished:
-                self._finished(event)
-            else:
-                TAKES[type(event)](self, seq, event)
+            TAKES[type(event)](self, seq, event)
 
     def _set_ids(self) -> None:
         """Hash what the ids of lines are made of, unless all are ids whose first digits are taken, which they have already."""
@@ -283,7 +289,7 @@ class _SpanFold:
             case ev.Resumed():
                 self._interrupt(event.at)
                 for result in event.results:
-                    self._finished(result)
+                    self._finished(0, result)
             case ev.Steered():
                 if self._said is not None:
                     self._said.told.append(event.message)
@@ -399,7 +405,7 @@ class _SpanFold:
         said.told, said.results = [], []
         return content
 
-    def _replied(self, event: ev.Replied) -> None:
+    def _replied(self, _: int, event: ev.Replied) -> None:
         begun, message, cost = self._request, event.message, event.cost
         usage = message.usage or NO_USAGE
         self._usages.append(usage)
@@ -412,7 +418,8 @@ class _SpanFold:
         if message.origin is not self._origin:  # as a rule it is the same as before, and the same object
             self._describe_origin(message.origin)
         seq, start, what, common, previous, content = begun
-        write, reason, (model, address, port) = usage.cache_write or UNSET, event.stop.reason, self._answering
+        write, reason = usage.cache_write or UNSET, event.stop.reason
+        model, address, port = self._answering
         said = AnswerAttributes(
             common.before, previous, usage.input_total, usage.output_total, usage.cache_read or UNSET, write, write,
             usage.reasoning or UNSET, FINISH_REASONS[reason], event.first, float(cost), model, address, port,
@@ -446,11 +453,9 @@ class _SpanFold:
 
     def _describe_origin(self, origin: Origin | None) -> None:
         """Keep who answered."""
-        said = names.origin_attributes(origin) if origin is not None else {}
         self._origin = origin
-        model, address, port = [said.get(name, UNSET) for name in ANSWERING]
-        self._answering = (model, address, port)
-        self.shared += texts_in(said.values())
+        self._answering, texts = _know_origin(origin)
+        self.shared += texts
 
     def _failed(self, seq: int, event: ev.ModelFailed) -> None:
         asked, self._request = self._request, None
@@ -524,7 +529,7 @@ class _SpanFold:
         common = self._called_tools[name] = _Common("tool", words.name, said, self._name(words), before, after)
         return common
 
-    def _finished(self, event: ev.CallFinished) -> None:
+    def _finished(self, _: int, event: ev.CallFinished) -> None:
         call = event.call
         if self._said is not None:
             self._said.results.append(ToolResult(call, event.content, not event.ok))
@@ -588,6 +593,10 @@ class _SpanFold:
 
 
 TAKES: Mapping[type[ev.Event], Callable[[_SpanFold, int, Any], None]] = {
+    ev.ModelCalled: _SpanFold._called,
+    ev.Replied: _SpanFold._replied,
+    ev.CallStarted: _SpanFold._started,
+    ev.CallFinished: _SpanFold._finished,
     ev.ModelFailed: _SpanFold._failed,
     ev.CallPaused: _SpanFold._pause,
     ev.ApprovalAsked: _SpanFold._questioned,
