@@ -1,6 +1,7 @@
 """Runs of a harness on a scripted model: what happens, in which order, and what the caller gets."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -9,6 +10,7 @@ import pytest
 from evener import Harness, Limits, MemoryStore, Message, open_model, tool
 from evener import events as ev
 from evener import streaming as st
+from evener.driver import Driver
 from evener.errors import AuthFailed, BadValue, EvenerError, LimitReached, Overloaded, TruncatedStream, UsageError
 from evener.harness.simple import run
 from evener.testing import FakeServer
@@ -545,3 +547,16 @@ def test_a_run_inside_an_async_tool_draws_on_the_same_budget_by_any_door() -> No
 def test_nothing_is_resumed_without_an_id() -> None:
     with pytest.raises(UsageError, match="no id was given"):
         harness(["x"]).resume_sync("")
+
+
+def test_what_a_finished_run_held_is_freed_without_the_garbage_collector() -> None:
+    """Its events and messages would be kept until a collection, which then costs more than they did."""
+    one = harness([calls(called(1)), "done"])
+    gc.collect()
+    gc.disable()
+    try:
+        result = one.run_sync("go")
+        assert [held for held in gc.get_objects() if type(held) is Driver] == []
+    finally:
+        gc.enable()
+    assert result.ok

@@ -329,7 +329,7 @@ class Driver:
     """
 
     __slots__ = (  # so many that the instance would need a dictionary, and each look at it a search
-        "_agent", "_brief", "_budget", "_cancels", "_clock", "_closed", "_ending", "_full", "_home",
+        "__weakref__", "_agent", "_brief", "_budget", "_cancels", "_clock", "_closed", "_ending", "_full", "_home",
         "_hooking", "_listener", "_log", "_media", "_name", "_over", "_recorded", "_request", "_slice",
         "_staged", "_staging", "_tallies", "_teller", "_traced", "_twins", "_under_way", "_watched",
         "answers", "before", "error", "events", "hooked", "left", "nudge", "prompted", "state", "tell",

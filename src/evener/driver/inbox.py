@@ -7,6 +7,7 @@ step that is not disturbed costs no task. One listener belongs to one run.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TypeVar
+from weakref import WeakMethod
 
 import msgspec
 
@@ -20,10 +21,13 @@ T = TypeVar("T")
 
 
 class Listener:
-    """`look` reads the inbox, and has applied its content when it returns."""
+    """`look` reads the inbox, and has applied its content when it returns. It is a method of the object that owns the listener.
+
+    The listener does not keep its owner alive: what a finished run holds is freed at once, not when the garbage collector runs.
+    """
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
-        self._look = look
+        self._look = WeakMethod(look)
         self._watch: _Watch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._worker: asyncio.Task[object] | None = None
@@ -74,9 +78,9 @@ class Listener:
     async def _listen(self, watch: "_Watch") -> None:
         """Look, and end the work if what was said, or that we may not look, ends it."""
         try:
-            while self._nudged:
+            while self._nudged and (look := self._look()) is not None:
                 self._nudged = False
-                await self._look()
+                await look()
             if self._watch is watch and watch.until():
                 watch.give_up(None)
         except EvenerError as error:
