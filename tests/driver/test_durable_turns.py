@@ -21,9 +21,10 @@ from evener.store import Note, SqliteStore
 from evener.store.sqlite import rows
 from evener.store.sqlite.store import SqliteLog
 from evener.testing.scripted_model import Line, ScriptedModel, calls
+from evener.tools import call
 from evener.transcript.ask import Ask
 from evener.transcript.blocks import ToolCall
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 TURNS = 4
 
@@ -330,6 +331,34 @@ def test_a_run_that_is_cancelled_as_it_begins_leaves_its_thread_or_nothing(tmp_p
             result = await (thread.resume() if thread.id and (await thread.state()).finished is None else thread.run("go"))
             assert result.text == "done"
         assert await store.verify() == []
+        await other.aclose()
+        await store.aclose()
+
+    asyncio.run(go())
+
+
+def test_a_tool_that_goes_on_after_the_run_leaves_its_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "GRACE", 0.01)
+
+    async def go() -> None:
+        store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+        begun, over = threading.Event(), threading.Event()
+
+        @tool(effect="write")
+        def look(item: int) -> str:
+            """Look."""
+            begun.set()
+            over.wait(PATIENCE)
+            return str(item)
+
+        thread = Harness(ScriptedModel(script), tools=[look], store=store).thread()
+        run = asyncio.ensure_future(thread.run("go"))
+        await until(begun.is_set)
+        await thread.cancel()
+        assert (await run).stop == "cancelled"
+        log, _ = await other.open(thread.id, holder="me")
+        assert log.lease.rival == "holder"
+        over.set()
         await other.aclose()
         await store.aclose()
 
