@@ -185,6 +185,29 @@ def test_a_secret_in_any_text_of_any_event_never_leaves(secret: str, content: bo
             file.unlink()
 
 
+CALM = {1.0, 2.0, 5.0, 6.0, 7.0, 8.0, 8.1, 8.2, 9.5}
+"""When there was an event that no other span tells of than a line, or the span of the run."""
+
+
+@pytest.mark.parametrize("secret", [USED, LOOKS], ids=["used", "looks like a key"])
+def test_a_secret_never_leaves_in_the_lines_of_a_run_without_incidents(secret: str) -> None:
+    """There is no other span whose texts are searched."""
+    note_secret(USED)
+    calm = planted("", "")
+    assert {type(one) for one in lines_of([without_incidents(calm)])} == {SpanLine, TraceSpan}
+    for text in TEXTS:
+        for new in (secret, f"{text} {secret}"):
+            if can_stand(text, new):
+                run = without_incidents(planted(text, new))
+                written = encode_spans(lines_of([run]))
+                assert written == encode_spans(spans_of([run], content=False)), (text, new)
+                assert [piece for piece in PIECES if piece in written.decode()] == [], (text, new)
+
+
+def without_incidents(run: EndedRun) -> EndedRun:
+    return msgspec.structs.replace(run, events=tuple(event for event in run.events if event.at in CALM))
+
+
 def can_stand(old: str, new: str) -> bool:
     """True if a log can have this text in the place of that one."""
     try:
