@@ -35,6 +35,8 @@ def choose_own_tools(ask: Ask, quirks: Quirks) -> tuple[OwnTool, ...]:
         return ()
     specs = [tool for tool in ask.tools if isinstance(tool, ToolSpec)]
     names = {spec.standard: spec.name for spec in specs if spec.standard}
+    if not names:  # each form needs some of them
+        return ()
     taken = {spec.name for spec in specs if not spec.standard}
     screen = next((spec.screen for spec in specs if spec.screen), (0, 0))
     found: list[OwnTool] = []

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -268,6 +269,10 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     lean: "Fragment | None" = None
     first: str = ""
     traits: frozenset[str] = frozenset()
+
+
+data_of = attrgetter("data")
+"""The bytes of a fragment, for loops over all of them: each request has one, and in C it costs a third."""
 
 
 class PrefixKey(msgspec.Struct, frozen=True):

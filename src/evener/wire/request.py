@@ -20,7 +20,7 @@ from evener.transcript.blocks import Origin, TextBlock, ToolCall
 from evener.transcript.loss import Loss, escape_step, loss_of
 from evener.transcript.reply import Reply
 from evener.transcript.transcript import Transcript
-from evener.wire.prefix import Fragment, Prefix, dumps, fields, link, list_telling_fields
+from evener.wire.prefix import Fragment, Prefix, data_of, dumps, fields, link, list_telling_fields
 from evener.wire.quirks import Quirks
 from evener.wire.reading import Fields
 
@@ -299,7 +299,7 @@ def _sort_marks(places: Sequence[Place], ttls: Sequence[str], losses: list[Loss]
 
 def insert_marks(fragments: Sequence[Fragment], marks: Marks, mark: Callable[[str], bytes]) -> list[bytes]:
     """Return the bytes of the fragments that are not empty, with their marks inserted."""
-    found = [fragment.data for fragment in fragments]
+    found: list[bytes] = [*map(data_of, fragments)]
     if marks.fragments:
         for number, place, ttl in reversed(marks.fragments):  # the last first: so the places before it stay where they are
             data = found[number]

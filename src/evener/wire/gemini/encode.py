@@ -54,6 +54,7 @@ from evener.wire.prefix import (
     Prefix,
     Render,
     as_object,
+    data_of,
     dict_of,
     dumps,
     extend_prefix,
@@ -696,8 +697,8 @@ def _report_system(ask: Ask, losses: list[Loss]) -> None:
 
 def _contents(fragments: Sequence[Fragment], quirks: Quirks, losses: list[Loss]) -> list[bytes]:
     """Return the contents: there is at least one, and the first is the user's (sheet 2)."""
-    written = [fragment for fragment in fragments if fragment.data]
-    contents = [fragment.data for fragment in written]
+    written = [*filter(data_of, fragments)]
+    contents: list[bytes] = [*map(data_of, written)]
     if not written or "assistant_first" in written[0].traits:
         losses.append(
             loss_of("added", "message", "a conversation must begin with the user; an empty text stands for it", name="user")
