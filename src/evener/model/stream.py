@@ -121,7 +121,7 @@ class BodyDigest(msgspec.Struct, frozen=True):
     """The SHA-256 of a body, in hex. A conversation grows at its end, so that each request costs what is new in it.
 
     `begun` are the digests of its beginnings, by size, the shortest first: up to the cache marks that move with the newest
-    messages, or as far as it began like the body before it; and up to its last message.
+    messages; or, where none do, as far as it began like the body before it, and up to its last message.
     """
 
     text: str
@@ -135,12 +135,15 @@ class BodyDigest(msgspec.Struct, frozen=True):
             if not body.startswith(past[place:size], place):
                 break
             place, same = size, begun
-        whole, end = same.copy(), max(place, body.rfind(LAST_MESSAGE, place) + 1)
-        if prior is not None and place < prior.begun[-1][0]:  # not only its end is new: cache marks have moved
-            marks = find_moving_marks(body, place + 1, end)
+        whole = same.copy()
+        if prior is not None and (len(prior.begun) == 1 or place < prior.begun[-1][0]):  # not only its end is new
+            marks = find_moving_marks(body, place + 1, len(body))
             if marks > place:
                 whole.update(body[place:marks])
-                place, same = marks, whole.copy()
+                begun = whole.copy()
+                whole.update(body[marks:])
+                return cls(whole.hexdigest(), ((marks, begun),))
+        end = max(place, body.rfind(LAST_MESSAGE, place) + 1)
         whole.update(body[place:end])
         ended = whole.copy()
         whole.update(body[end:])
