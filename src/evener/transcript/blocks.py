@@ -349,9 +349,9 @@ class ToolCall(
     def __post_init__(self) -> None:
         if type(self.raw) is not str and isinstance(self.raw, Mapping):
             force_setattr(self, "raw", json_text(self.raw, "The arguments of a tool call"))
-        check_text(self.raw, "ToolCall.raw")
-        check_text(self.id, "ToolCall.id")
-        check_text(self.name, "ToolCall.name")
+        raw, id, name = self.raw, self.id, self.name
+        if not (type(raw) is type(id) is type(name) is str and raw.isascii() and id.isascii() and name.isascii()):
+            check_texts(self, "raw", "id", "name")
         if self.redacted is not False:
             check_type(self.redacted, (bool,), "ToolCall.redacted")
         if self.seal is not None or self.cache != "":
@@ -391,7 +391,8 @@ class ToolResult(
     cache: CacheTtl = ""
 
     def __post_init__(self) -> None:
-        check_text(self.call_id, "ToolResult.call_id")
+        if type(self.call_id) is not str or not self.call_id.isascii():
+            check_text(self.call_id, "ToolResult.call_id")
         if type(self.content) is not tuple and isinstance(self.content, str):
             force_setattr(self, "content", (TextBlock(self.content),) if self.content else ())
         elif type(self.content) is not tuple:

@@ -82,7 +82,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         """Return the same message with another one before it."""
         if self.parent_id == parent:
             return self
-        check_text(parent, "Message.parent_id")
+        if type(parent) is not str or not parent.isascii():
+            check_text(parent, "Message.parent_id")
         made: Message = self.__copy__()  # type: ignore[attr-defined]  # every Struct has one; it checks nothing again
         force_setattr(made, "parent_id", parent)
         return made

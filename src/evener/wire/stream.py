@@ -83,12 +83,14 @@ class Assembler(msgspec.Struct, gc=False):
         """Fold deltas in, in order."""
         parts = self._parts
         for delta in deltas:
-            if type(delta) is TextDelta or type(delta) is ArgumentsDelta or type(delta) is ReasoningDelta:
-                part = parts.get(delta.index)
+            sort = PIECES.get(type(delta))
+            if sort is not None:
+                index, text = delta.index, delta.text  # type: ignore[union-attr]  # each of these has both
+                part = parts.get(index)
                 if part is None:
-                    parts[delta.index] = _Part(PIECES[type(delta)], [delta.text])
+                    parts[index] = _Part(sort, [text])
                 else:
-                    part.pieces.append(delta.text)
+                    part.pieces.append(text)
             elif type(delta) is UsageReported:
                 self._usage = delta.usage
             elif type(delta) is Started:
@@ -100,7 +102,7 @@ class Assembler(msgspec.Struct, gc=False):
             elif type(delta) is d.Failed:
                 raise delta.error
             else:
-                self._add_to_part(delta)
+                self._add_to_part(delta)  # type: ignore[arg-type]  # those of PIECES were taken above
 
     def _add_to_part(self, delta: PartDelta) -> None:
         index = delta.index
