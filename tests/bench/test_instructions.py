@@ -61,15 +61,16 @@ def _count(monkeypatch: pytest.MonkeyPatch, costs: dict[str, int], *, known: str
     monkeypatch.setattr(instructions, "_counted", count)
 
 
-@pytest.mark.parametrize(("plain", "code"), [(120, 1), (105, 0)])
+@pytest.mark.parametrize(("turn", "plain", "code"), [(105, 120, 1), (120, 105, 1), (105, 105, 0)])
 def test_a_plain_turn_stands_beside_an_older_one(
-    plain: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    turn: int, plain: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _count(monkeypatch, {"request": 99, "turn": 140, "plain": plain}, known='{"request": request, "turn": turn}')
-    assert command.main(["instructions", "--before", "abc", "--wires", "gemini"]) == code  # like is compared with like
+    _count(monkeypatch, {"request": 99, "turn": turn, "plain": plain}, known='{"request": request, "turn": turn}')
+    assert command.main(["instructions", "--before", "abc", "--wires", "gemini"]) == code
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[3:] == ["request", "abc", "now", "ratio", "turn", "abc", "now", "ratio", "plain", "abc", "now", "ratio"]
-    assert row.split() == ["gemini", "100", "99", "0.99", "100", "140", "1.40", "100", f"{plain}", f"{plain / 100:.2f}"]
+    turns = [cell for now in (turn, plain) for cell in ("100", f"{now}", f"{now / 100:.2f}")]
+    assert row.split() == ["gemini", "100", "99", "0.99", *turns]
 
 
 @pytest.mark.parametrize(("turn", "code"), [(140, 1), (105, 0)])
