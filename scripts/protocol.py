@@ -90,7 +90,7 @@ def lines(path: str, name: str) -> tuple[int, int]:
 
 @cache
 def defined(path: str) -> dict[str, tuple[int, int]]:
-    """Return the lines of each name in a file: `f`, `Class.method`, `Class.field`, and `case Name` for matched classes."""
+    """Return the lines of each name in a file: `f`, `Class.method`, `Class.field`, and `case Name` for a class looked for."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     found = {name: (node.lineno, node.end_lineno or node.lineno) for name, node in _definitions(tree.body)}
     cases = [node.pattern for node in ast.walk(tree) if isinstance(node, ast.match_case)]
@@ -103,6 +103,10 @@ def defined(path: str) -> dict[str, tuple[int, int]]:
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is) and ast.unparse(node.left).startswith("type("):
             name = ast.unparse(node.comparators[0]).rpartition(".")[2]
             found.setdefault(f"case {name}", (node.lineno, node.lineno))
+        elif isinstance(node, ast.Dict):
+            for key in node.keys:
+                if isinstance(key, ast.Name):
+                    found.setdefault(f"case {key.id}", (key.lineno, key.lineno))
     return found
 
 

@@ -150,7 +150,7 @@ def test_what_is_called_missing_is_missing() -> None:
     [
         (r"stream\.py:\d+ Assembler`", "stream.py:1 Assembler`"),
         (r"\| auto \| Yes \|", "| auto | No |"),
-        (r"part\.pieces\.append\(delta\.text\)", "part.pieces.append(delta.words)"),
+        (r"part\.pieces\.append\(text\)", "part.pieces.append(words)"),
         (r"ArgumentsDelta\(index=0, text='\{", "ArgumentsDelta(index=0, text='["),
     ],
 )
