@@ -15,18 +15,24 @@ from evener.store.sqlite.store import SqliteStore
 from tests.store.stores import opened, run, said, texts
 
 
-def test_staged_events_are_written_first_with_the_next_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commits: list[int] = []
+def count_rows(commits: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the number of rows of each append from now on."""
     append = rows.append
 
     def counted(connection, held, rows, *more):  # type: ignore[no-untyped-def]
         commits.append(len(rows))
         return append(connection, held, rows, *more)
 
+    monkeypatch.setattr(rows, "append", counted)
+
+
+def test_staged_events_are_written_first_with_the_next_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits: list[int] = []
+
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "store.db")
         log = await store.create("a", opened(), holder="me")
-        monkeypatch.setattr(rows, "append", counted)
+        count_rows(commits, monkeypatch)
         assert log.stage(said("one")) == (said("one"),)
         assert log.stage(said("two")) == (said("two"),)
         assert (log.length, texts(await store.read("a"))) == (1, [])
@@ -138,15 +144,10 @@ def test_secrets_are_taken_out_before_an_event_is_staged(tmp_path: Path) -> None
 
 def test_a_begun_log_is_created_with_its_first_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commits: list[int] = []
-    append = rows.append
-
-    def counted(connection, held, rows, *more):  # type: ignore[no-untyped-def]
-        commits.append(len(rows))
-        return append(connection, held, rows, *more)
 
     async def scenario() -> None:
         store, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-        monkeypatch.setattr(rows, "append", counted)
+        count_rows(commits, monkeypatch)
         log = store.begin("a", opened(), holder="me")
         assert (log.exists, log.length, list(await log.notes()), list(await store.logs())) == (False, 1, [], [])
         log.stage(said("one"))
